@@ -35,35 +35,20 @@ DRAWN = 52
 
 @dataclass(frozen=True)
 class CampaignState:
-    """The state that determines the next batch, copied from the ledger.
-
-    Attributes:
-        settings: of the campaign.
-        batch: number of the next batch.
-        trained: the training whose model selects, or None.
-        taken: items that were asked for or labelled, and cannot be picked.
-        context: training items, labelled or waiting for a label; without the holdout.
-        labels: of the items that are trained on.
-        measured: labels of the holdout.
-        batches: all batches so far.
-        holdout: number of items that were asked for as holdout.
-        asked: number of items that were asked for.
-        released: waiting picks that can be picked again; see `list_rolling`.
-        carried: waiting items of the holdout that move to the next batch.
-    """
+    """The state that determines the next batch, copied from the ledger."""
 
     settings: Settings
-    batch: int
-    trained: Trained | None
-    taken: Ids
-    context: Ids
-    labels: dict[int, Label]
-    measured: dict[int, Label]
-    batches: tuple[Asked, ...]
-    holdout: int
-    asked: int
-    released: Ids
-    carried: Ids
+    batch: int  # number of the next batch
+    trained: Trained | None  # the training whose model selects, or None
+    taken: Ids  # items that were asked for or labelled, and cannot be picked
+    context: Ids  # training items, labelled or waiting for a label; without the holdout
+    labels: dict[int, Label]  # of the items that are trained on
+    measured: dict[int, Label]  # labels of the holdout
+    batches: tuple[Asked, ...]  # all batches so far
+    holdout: int  # number of items that were asked for as holdout
+    asked: int  # number of items that were asked for
+    released: Ids  # waiting picks that can be picked again; see `list_rolling`
+    carried: Ids  # waiting items of the holdout that move to the next batch
 
     @classmethod
     def from_ledger(

@@ -28,17 +28,11 @@ MAX_MEDIANS = 10.0
 
 @dataclass(frozen=True)
 class LabelTimes:
-    """Labelling times.
+    """Labelling times."""
 
-    Attributes:
-        measured: number of labels with a time.
-        typical: median time in seconds, or None.
-        mean: mean time in seconds, with times cut at ten medians, or None.
-    """
-
-    measured: int
-    typical: float | None
-    mean: float | None
+    measured: int  # number of labels with a time
+    typical: float | None  # median time in seconds, or None
+    mean: float | None  # mean time in seconds, with times cut at ten medians, or None
 
     @property
     def worked(self) -> float:
@@ -48,25 +42,16 @@ class LabelTimes:
 
 @dataclass(frozen=True)
 class CampaignCost:
-    """The cost of a campaign so far, and its remaining budget.
+    """The cost of a campaign so far, and its remaining budget."""
 
-    Attributes:
-        labels: number of current labels, of all annotators.
-        money: their cost; None without a price, or with an hourly rate and no measured time.
-        hours: their labelling time; None if no time was measured.
-        seconds_per_label: the median, or None.
-        left: number of labels left in the budget; None if unknown.
-        share: spent share of the budget, the largest of several; None if unknown.
-        says: the cost in words.
-    """
-
-    labels: int
+    labels: int  # number of current labels, of all annotators
+    # their cost; None without a price, or with an hourly rate and no measured time
     money: float | None
-    hours: float | None
-    seconds_per_label: float | None
-    left: int | None
-    share: float | None
-    says: str
+    hours: float | None  # their labelling time; None if no time was measured
+    seconds_per_label: float | None  # the median, or None
+    left: int | None  # number of labels left in the budget; None if unknown
+    share: float | None  # spent share of the budget, the largest of several; None if unknown
+    says: str  # the cost in words
 
 
 def summarize_times(seconds: Iterable[float | None]) -> LabelTimes:

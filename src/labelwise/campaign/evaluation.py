@@ -30,23 +30,16 @@ _COUNTS = {
 
 
 class ModelScore(NamedTuple):
-    """The score of a model.
+    """The score of a model."""
 
-    Attributes:
-        labels: number of all labels at its training, held-out ones included.
-        value: its accuracy, or its mean squared error.
-        low: the lower end of the 95 % interval, or None if unknown.
-        high: the upper end, or None.
-        metric: ``accuracy``, ``mse`` or, without a holdout, ``prequential``: the accuracy on each
-            batch before training on it.
-        evaluated: number of labels that the score was measured on, or None if unknown.
-    """
-
-    labels: int
-    value: float
-    low: float | None = None
-    high: float | None = None
+    labels: int  # number of all labels at its training, held-out ones included
+    value: float  # its accuracy, or its mean squared error
+    low: float | None = None  # the lower end of the 95 % interval, or None if unknown
+    high: float | None = None  # the upper end, or None
+    # ``accuracy``, ``mse`` or, without a holdout, ``prequential``: the accuracy on each batch
+    # before training on it
     metric: str = "accuracy"
+    # number of labels that the score was measured on, or None if unknown
     evaluated: int | None = None
 
     def format_value(self) -> str:
@@ -64,21 +57,14 @@ class ModelScore(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelEvaluation:
-    """The labels of a model and, if it was evaluated on enough of them, its score.
+    """The labels of a model and, if it was evaluated on enough of them, its score."""
 
-    Attributes:
-        training_labels: number of labels that it was trained on.
-        held_out: number of labels that it was evaluated on.
-        score: None with fewer than `FEWEST_EVALUATED` held-out labels.
-        balanced_accuracy: mean over classes of the share that is right; None without a score.
-        macro_f1: mean F1 of the classes; None without a score.
-    """
-
-    training_labels: int
-    held_out: int
-    score: ModelScore | None
+    training_labels: int  # number of labels that it was trained on
+    held_out: int  # number of labels that it was evaluated on
+    score: ModelScore | None  # None with fewer than `FEWEST_EVALUATED` held-out labels
+    # mean over classes of the share that is right; None without a score
     balanced_accuracy: float | None = None
-    macro_f1: float | None = None
+    macro_f1: float | None = None  # mean F1 of the classes; None without a score
 
     @classmethod
     def from_training(cls, trained: Trained) -> "ModelEvaluation":
@@ -127,19 +113,12 @@ def read_score(trained: Trained, metric: str) -> ModelScore | None:
 
 
 class LabelSuspicion(NamedTuple):
-    """A label that the model, without training on it, takes for another.
-
-    Attributes:
-        id: of the item.
-        label: its current label.
-        probability: of that label, by the model.
-        suggested: the label that the model predicts.
-    """
+    """A label that the model, without training on it, takes for another."""
 
     id: int
-    label: Label
-    probability: float
-    suggested: Label
+    label: Label  # its current label
+    probability: float  # of that label, by the model
+    suggested: Label  # the label that the model predicts
 
 
 def read_out_of_fold(ledger: Ledger) -> JsonObject:
@@ -149,20 +128,14 @@ def read_out_of_fold(ledger: Ledger) -> JsonObject:
 
 
 class ModelQuality(NamedTuple):
-    """Confusions and calibration of a model, on labels that it was not trained on.
+    """Confusions and calibration of a model, on labels that it was not trained on."""
 
-    Attributes:
-        source: ``cross-validation``, ``holdout``, or empty if nothing was measured.
-        labels: number of labels that it was measured on.
-        classes: rows and columns of ``confusions``; empty with many classes.
-        confusions: how often each class (row) was predicted as each class (column), ``(K, K)``.
-        reliability: ``(confidence, share right, labels)`` of each bin; see `measure_reliability`.
-    """
-
-    source: str = ""
-    labels: int = 0
-    classes: tuple[Label, ...] = ()
+    source: str = ""  # ``cross-validation``, ``holdout``, or empty if nothing was measured
+    labels: int = 0  # number of labels that it was measured on
+    classes: tuple[Label, ...] = ()  # rows and columns of ``confusions``; empty with many classes
+    # how often each class (row) was predicted as each class (column), ``(K, K)``
     confusions: tuple[tuple[int, ...], ...] = ()
+    # ``(confidence, share right, labels)`` of each bin; see `measure_reliability`
     reliability: tuple[tuple[float, float, int], ...] = ()
 
     @property

@@ -25,17 +25,11 @@ EXCHANGE_FORMATS = {"coco": ".json", "cvat": ".xml", "fiftyone": ".json"}
 
 
 class ImageLabel(NamedTuple):
-    """An image and its label.
+    """An image and its label."""
 
-    Attributes:
-        path: in the folder of images, with ``/``.
-        label: None for an image without one.
-        facts: further values, such as its weight.
-    """
-
-    path: str
-    label: str | None
-    facts: Mapping[str, object] = {}
+    path: str  # in the folder of images, with ``/``
+    label: str | None  # None for an image without one
+    facts: Mapping[str, object] = {}  # further values, such as its weight
 
 
 def write_image_labels(

@@ -73,23 +73,14 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 
 @dataclass(frozen=True)
 class Forecast:
-    """The expected gain of the next labels.
+    """The expected gain of the next labels."""
 
-    Attributes:
-        gain: rise of the accuracy, or fall of the mean squared error; None if unknown.
-        low: the lower end of its 90 % interval, or None.
-        high: the upper end, or None.
-        labels: number of further labels.
-        reaches: the score of the last model plus the gain; None if unknown.
-        says: the forecast in words.
-    """
-
-    gain: float | None
-    low: float | None
-    high: float | None
-    labels: int
-    reaches: float | None
-    says: str
+    gain: float | None  # rise of the accuracy, or fall of the mean squared error; None if unknown
+    low: float | None  # the lower end of its 90 % interval, or None
+    high: float | None  # the upper end, or None
+    labels: int  # number of further labels
+    reaches: float | None  # the score of the last model plus the gain; None if unknown
+    says: str  # the forecast in words
 
 
 def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Forecast:
@@ -151,19 +142,12 @@ def _is_usable(point: ModelScore) -> bool:
 
 @dataclass(frozen=True)
 class _LawMixture:
-    """The laws of the grid and their likelihood, for ``c`` noise models and ``g`` laws.
+    """The laws of the grid and their likelihood, for ``c`` noise models and ``g`` laws."""
 
-    Attributes:
-        weight: ``(c g,)``, likelihood up to a factor.
-        level: ``(c g,)``, most likely error of the last model.
-        spread: ``(c g,)``, its standard deviation.
-        shape: ``(t, g)``, each law at the evaluated models, 1 at the last.
-    """
-
-    weight: Floats
-    level: Floats
-    spread: Floats
-    shape: Floats
+    weight: Floats  # ``(c g,)``, likelihood up to a factor
+    level: Floats  # ``(c g,)``, most likely error of the last model
+    spread: Floats  # ``(c g,)``, its standard deviation
+    shape: Floats  # ``(t, g)``, each law at the evaluated models, 1 at the last
 
     @classmethod
     def fit(cls, x: Floats, error: Floats, covariances: Sequence[Floats]) -> "_LawMixture":

@@ -16,17 +16,11 @@ from labelwise.rounds.round import scale_weights
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Labels to train on and labels to measure with, both in the order of the ids.
+    """Labels to train on and labels to measure with, both in the order of the ids."""
 
-    Attributes:
-        labels: by id, to train on.
-        weights: ``(m,)`` of mean about 1, or None if no strategy gave any.
-        measured: by id, labels of the holdout.
-    """
-
-    labels: dict[int, Label]
-    weights: Floats | None
-    measured: dict[int, Label]
+    labels: dict[int, Label]  # by id, to train on
+    weights: Floats | None  # ``(m,)`` of mean about 1, or None if no strategy gave any
+    measured: dict[int, Label]  # by id, labels of the holdout
 
 
 def resolve_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:

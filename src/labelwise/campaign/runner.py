@@ -29,14 +29,7 @@ LOST_AFTER = 24 * 3600.0
 
 
 class CampaignRunner:
-    """Runs the steps of a campaign in a folder.
-
-    Attributes:
-        project: the campaign's folder; may be replaced when its items change.
-        record: the campaign without a model.
-        failed_labels: number of labels when a training last failed here, or None.
-        stuck_batches: number of batches when a selection last failed or found nothing, or None.
-    """
+    """Runs the steps of a campaign in a folder."""
 
     def __init__(
         self, project: Project, *, progress: Progress | None = None, train_first: bool = False
@@ -48,8 +41,11 @@ class CampaignRunner:
             progress: called as ``progress(stage, done, total)``.
             train_first: whether to train on labels that exist before the first batch.
         """
-        self.project, self.record = project, project.open_record()
+        self.project = project  # replaced when its items change
+        self.record = project.open_record()
+        # number of labels when a training last failed here, or None
         self.failed_labels: int | None = None
+        # number of batches when a selection last failed or found nothing, or None
         self.stuck_batches: int | None = None
         self._progress, self._train_first = progress, train_first
         self._campaign: tuple[object, Campaign] | None = None

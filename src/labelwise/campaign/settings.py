@@ -25,57 +25,38 @@ BATCHES, TRAININGS = 1, 2
 class Settings:
     """The settings of a campaign; calls can override some of them.
 
-    Attributes:
-        strategy: selection strategy once there is a model.
-        batch: number of items per batch.
-        classes: the classes in order, names or numbers; None if they are not known yet.
-        regression: whether labels are numbers instead of classes.
-        seed: of all random choices of the campaign.
-        overlap: number of annotators who label each item.
-        resolution: rule that combines several labels: ``majority`` or ``weighted``.
-        lend_seconds: duration of a lease.
-        validation: share of each batch that is picked at random and used only for evaluation.
-        first: selection strategy before there is a model.
-        options: of ``strategy``, by name.
-        weights: whether training uses the weights of the strategy.
-        tail: training for the next batch can begin when this share of the batch is unlabelled.
-        price: money per label.
-        hourly: money per hour of labelling.
-        budget_labels: limit on labels; None for no limit.
-        budget_money: limit on money.
-        budget_hours: limit on hours of labelling.
-        goal: the accuracy to reach, a share; None for no goal.
-        descriptions: what a class means, by its name, for the people who label.
-        removed: names of people who may not label any more; their labels stay.
-        rolling: whether items that nobody works on are selected again when a new model is ready;
-            not done where training uses the weights of the strategy.
-
     Example:
         >>> Settings(classes=("cat", "dog"), batch=20).normalize_label(1)
         'dog'
     """
 
-    strategy: str = DEFAULT[False]
-    batch: int = 50
+    strategy: str = DEFAULT[False]  # selection strategy once there is a model
+    batch: int = 50  # number of items per batch
+    # the classes in order, names or numbers; None if they are not known yet
     classes: tuple[Label, ...] | None = None
-    regression: bool = False
-    seed: int = 0
-    overlap: int = 1
-    resolution: str = "majority"
-    lend_seconds: float = 600.0
+    regression: bool = False  # whether labels are numbers instead of classes
+    seed: int = 0  # of all random choices of the campaign
+    overlap: int = 1  # number of annotators who label each item
+    resolution: str = "majority"  # rule that combines several labels: ``majority`` or ``weighted``
+    lend_seconds: float = 600.0  # duration of a lease
+    # share of each batch that is picked at random and used only for evaluation
     validation: float = 0.0
-    first: str = BASELINE
-    options: Mapping[str, Any] = field(default_factory=dict)
-    weights: bool = True
+    first: str = BASELINE  # selection strategy before there is a model
+    options: Mapping[str, Any] = field(default_factory=dict)  # of ``strategy``, by name
+    weights: bool = True  # whether training uses the weights of the strategy
+    # training for the next batch can begin when this share of the batch is unlabelled
     tail: float = 0.2
-    price: float | None = None
-    hourly: float | None = None
-    budget_labels: int | None = None
-    budget_money: float | None = None
-    budget_hours: float | None = None
-    goal: float | None = None
+    price: float | None = None  # money per label
+    hourly: float | None = None  # money per hour of labelling
+    budget_labels: int | None = None  # limit on labels; None for no limit
+    budget_money: float | None = None  # limit on money
+    budget_hours: float | None = None  # limit on hours of labelling
+    goal: float | None = None  # the accuracy to reach, a share; None for no goal
+    # what a class means, by its name, for the people who label
     descriptions: Mapping[str, str] = field(default_factory=dict)
-    removed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()  # names of people who may not label any more; their labels stay
+    # whether items that nobody works on are selected again when a new model is ready; not done
+    # where training uses the weights of the strategy
     rolling: bool = False
 
     def __post_init__(self) -> None:

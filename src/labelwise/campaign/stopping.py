@@ -67,19 +67,12 @@ _SPECTRUM_RANGE = (0.75, 1.25)
 
 @dataclass(frozen=True)
 class Advice:
-    """The advice of one rule.
+    """The advice of one rule."""
 
-    Attributes:
-        rule: ``budget``, ``stable``, ``flat`` or ``spectrum``.
-        stop: whether to stop; False also where the rule cannot judge.
-        says: the observation and its meaning.
-        judged: whether there was enough data to judge.
-    """
-
-    rule: str
-    stop: bool
-    says: str
-    judged: bool = True
+    rule: str  # ``budget``, ``stable``, ``flat`` or ``spectrum``
+    stop: bool  # whether to stop; False also where the rule cannot judge
+    says: str  # the observation and its meaning
+    judged: bool = True  # whether there was enough data to judge
 
 
 def advise(
@@ -137,19 +130,12 @@ def should_stop(advice: Sequence[Advice]) -> bool:
 
 
 class CampaignAdvice(NamedTuple):
-    """Whether to go on with a campaign.
+    """Whether to go on with a campaign."""
 
-    Attributes:
-        says: the advice in one sentence.
-        stop: whether it is to stop.
-        rules: the advice of every rule.
-        forecast: of the next batch.
-    """
-
-    says: str
-    stop: bool
-    rules: list[Advice]
-    forecast: Forecast
+    says: str  # the advice in one sentence
+    stop: bool  # whether it is to stop
+    rules: list[Advice]  # the advice of every rule
+    forecast: Forecast  # of the next batch
 
 
 LITTLE_GAIN = {False: 0.025, True: 0.05}

@@ -57,18 +57,12 @@ FACTS, HEAD, FORMAT = "model.json", "head", 1
 
 @dataclass(frozen=True)
 class ItemPredictions:
-    """Predictions of ``n`` items.
+    """Predictions of ``n`` items."""
 
-    Attributes:
-        labels: the predicted classes or values.
-        classes: of the columns of the probabilities; empty for a regression.
-        probabilities: ``(n, K)``, calibrated; None for a regression.
-        half_width: half the width of the interval of a value; None if unknown or for classes.
-    """
-
-    labels: list[Label]
-    classes: tuple[Label, ...] = ()
-    probabilities: Floats | None = None
+    labels: list[Label]  # the predicted classes or values
+    classes: tuple[Label, ...] = ()  # of the columns of the probabilities; empty for a regression
+    probabilities: Floats | None = None  # ``(n, K)``, calibrated; None for a regression
+    # half the width of the interval of a value; None if unknown or for classes
     half_width: float | None = None
 
     @property

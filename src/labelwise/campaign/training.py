@@ -57,25 +57,15 @@ LONGEST_ERROR = 2000
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """A training that has begun.
+    """A training that has begun."""
 
-    Attributes:
-        number: 1, 2, ...
-        settings: of the campaign when it began.
-        data: labels to train on and to measure with.
-        seed: of the training.
-        before: the last successful training.
-        metrics: measures that are known before the training.
-        tuning: of the last model, to be taken over; None to cross-validate.
-    """
-
-    number: int
-    settings: Settings
-    data: TrainingSet
-    seed: int
-    before: Trained | None
-    metrics: JsonObject
-    tuning: JsonObject | None
+    number: int  # 1, 2, ...
+    settings: Settings  # of the campaign when it began
+    data: TrainingSet  # labels to train on and to measure with
+    seed: int  # of the training
+    before: Trained | None  # the last successful training
+    metrics: JsonObject  # measures that are known before the training
+    tuning: JsonObject | None  # of the last model, to be taken over; None to cross-validate
 
     @property
     def labels(self) -> int:

@@ -46,25 +46,15 @@ one; a label that is known already is not recorded twice.
 
 @dataclass(frozen=True)
 class LabelLine:
-    """A label read from a file.
+    """A label read from a file."""
 
-    Attributes:
-        where: Place in the file, for error messages.
-        id: Id of the item.
-        label: Label as it was read; None for a skipped item.
-        by: Annotator; empty if the file does not name one.
-        seconds: Time it took, or None.
-        reason: Reason for skipping the item.
-        confidence: Of a guess, from 0 to 1.
-    """
-
-    where: str
-    id: int
-    label: "Label | None"
-    by: str = ""
-    seconds: float | None = None
-    reason: str = ""
-    confidence: float = 1.0
+    where: str  # Place in the file, for error messages
+    id: int  # Id of the item
+    label: "Label | None"  # Label as it was read; None for a skipped item
+    by: str = ""  # Annotator; empty if the file does not name one
+    seconds: float | None = None  # Time it took, or None
+    reason: str = ""  # Reason for skipping the item
+    confidence: float = 1.0  # Of a guess, from 0 to 1
 
 
 @app.command("tell", help=_TELL)

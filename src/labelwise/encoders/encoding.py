@@ -87,17 +87,11 @@ def encode(
 
 
 class EncodedBatch(NamedTuple):
-    """Features of some items.
+    """Features of some items."""
 
-    Attributes:
-        places: ``(b,)``, their positions in the list of items.
-        features: ``(b, d)``.
-        broken: why others of the same batch cannot be read, by position.
-    """
-
-    places: NDArray[np.intp]
-    features: Features
-    broken: dict[int, str]
+    places: NDArray[np.intp]  # ``(b,)``, their positions in the list of items
+    features: Features  # ``(b, d)``
+    broken: dict[int, str]  # why others of the same batch cannot be read, by position
 
 
 def encode_batches(

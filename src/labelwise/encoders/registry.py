@@ -39,29 +39,18 @@ _MODELS = Path(__file__).parent / "models"
 
 @dataclass(frozen=True)
 class BuiltInEncoder:
-    """An encoder that is known by its name.
+    """An encoder that is known by its name."""
 
-    Attributes:
-        name: in specifications.
-        kind: of the items.
-        dimension: number of features; 0 if it depends on the items.
-        megabytes: size of its file.
-        about: short description.
-        sha256: checksum of its file; None if it has none.
-        package: package to fetch the file from; None if it is in this package.
-        member: name of the file in that package.
-        tokenizer: name of the tokenizer's file in this package.
-    """
-
-    name: str
-    kind: Kind
-    dimension: int
-    megabytes: float
-    about: str
-    sha256: str | None = None
+    name: str  # in specifications
+    kind: Kind  # of the items
+    dimension: int  # number of features; 0 if it depends on the items
+    megabytes: float  # size of its file
+    about: str  # short description
+    sha256: str | None = None  # checksum of its file; None if it has none
+    # package to fetch the file from; None if it is in this package
     package: DataPackage | None = None
-    member: str = ""
-    tokenizer: str | None = None
+    member: str = ""  # name of the file in that package
+    tokenizer: str | None = None  # name of the tokenizer's file in this package
 
     @property
     def path(self) -> Path:

@@ -33,13 +33,6 @@ Arrays = NDArray[Any]
 class TfidfEncoder:
     """Encodes texts as ``(n, d)``: TF-IDF in the first singular directions of a corpus.
 
-    Attributes:
-        words: the vocabulary.
-        rarity: ``(w,)``, inverse document frequencies.
-        directions: ``(d, w)``.
-        mean: ``(d,)`` of the corpus.
-        spread: of all numbers of the corpus; one for all, since late directions are noise.
-
     Example:
         >>> texts = ["rose and soil", "rose and seed", "pan and salt", "pan and oven"]
         >>> encoder = TfidfEncoder.fit(texts)
@@ -47,11 +40,11 @@ class TfidfEncoder:
         (1, 3)
     """
 
-    words: Sequence[str]
-    rarity: Arrays
-    directions: Arrays
-    mean: Arrays
-    spread: float
+    words: Sequence[str]  # the vocabulary
+    rarity: Arrays  # ``(w,)``, inverse document frequencies
+    directions: Arrays  # ``(d, w)``
+    mean: Arrays  # ``(d,)`` of the corpus
+    spread: float  # of all numbers of the corpus; one for all, since late directions are noise
 
     name = "tfidf"
     kind: Kind = "texts"

@@ -22,23 +22,14 @@ _SUPPORTED = "labelwise reads projects with one single-choice Choices for one Im
 
 @dataclass(frozen=True)
 class ProjectLayout:
-    """The question that a project asks its annotators.
+    """The question that a project asks its annotators."""
 
-    Attributes:
-        kind: ``"images"`` or ``"texts"``.
-        field: Field of a task's data with the address of the image or the text.
-        control: Name of the choices.
-        shown: Name of the image or text that the choices refer to.
-        classes: Choices in order, as annotations contain them.
-        others: Further questions, which are ignored.
-    """
-
-    kind: str
-    field: str
-    control: str
-    shown: str
-    classes: tuple[str, ...]
-    others: tuple[str, ...] = ()
+    kind: str  # ``"images"`` or ``"texts"``
+    field: str  # Field of a task's data with the address of the image or the text
+    control: str  # Name of the choices
+    shown: str  # Name of the image or text that the choices refer to
+    classes: tuple[str, ...]  # Choices in order, as annotations contain them
+    others: tuple[str, ...] = ()  # Further questions, which are ignored
 
 
 def read_layout(config: str) -> ProjectLayout:
@@ -130,16 +121,11 @@ class AnnotatorVote:
 
 @dataclass(frozen=True)
 class TaskVotes:
-    """Current votes on a task.
+    """Current votes on a task."""
 
-    Attributes:
-        votes: Labels by annotator.
-        skip: Annotator who skipped the task last, if no one labelled it since.
-        unread: Number of annotations that are not labels, by reason.
-    """
-
-    votes: Mapping[str, AnnotatorVote] = field(default_factory=dict)
-    skip: str | None = None
+    votes: Mapping[str, AnnotatorVote] = field(default_factory=dict)  # Labels by annotator
+    skip: str | None = None  # Annotator who skipped the task last, if no one labelled it since
+    # Number of annotations that are not labels, by reason
     unread: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -45,58 +45,35 @@ QUEUE = "Uncertainty sampling"
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """Options of a sync.
+    """Options of a sync."""
 
-    Attributes:
-        strategy: Selection strategy from now on; None for that of the campaign.
-        batch: Tasks per batch from now on; None for that of the campaign.
-        guesses: Whether annotators see the model's guesses.
-        skip_broken: Leave out tasks that cannot be used instead of rejecting all.
-    """
-
-    strategy: str | None = None
-    batch: int | None = None
-    guesses: bool = False
-    skip_broken: bool = False
+    strategy: str | None = None  # Selection strategy from now on; None for that of the campaign
+    batch: int | None = None  # Tasks per batch from now on; None for that of the campaign
+    guesses: bool = False  # Whether annotators see the model's guesses
+    skip_broken: bool = False  # Leave out tasks that cannot be used instead of rejecting all
 
 
 @dataclass
 class SyncResult:
-    """Results of a sync.
+    """Results of a sync."""
 
-    Attributes:
-        home: Folder of the campaign.
-        title: Title of the project.
-        kind: ``"images"`` or ``"texts"``.
-        started: Whether the campaign was created.
-        new: Number of new tasks.
-        gone: Number of deleted tasks.
-        left_out: Number of tasks that cannot be used, in all.
-        words: Number of ``new`` and ``changed`` labels, ``withdrawn`` votes and ``skipped`` items.
-        unread: Number of annotations that are not labels, by reason.
-        trained: Trainings.
-        asked: Numbers of the new batches.
-        waiting: Number of open tasks.
-        version: Model version whose order Label Studio serves now.
-        written: Whether this sync wrote it.
-        failure: Error of a training or selection; everything else was done.
-    """
-
-    home: Path
-    title: str = ""
-    kind: str = ""
-    started: bool = False
-    new: int = 0
-    gone: int = 0
-    left_out: int = 0
+    home: Path  # Folder of the campaign
+    title: str = ""  # Title of the project
+    kind: str = ""  # ``"images"`` or ``"texts"``
+    started: bool = False  # Whether the campaign was created
+    new: int = 0  # Number of new tasks
+    gone: int = 0  # Number of deleted tasks
+    left_out: int = 0  # Number of tasks that cannot be used, in all
+    # Number of ``new`` and ``changed`` labels, ``withdrawn`` votes and ``skipped`` items
     words: Counter[str] = field(default_factory=Counter)
+    # Number of annotations that are not labels, by reason
     unread: Counter[str] = field(default_factory=Counter)
-    trained: list[Trained] = field(default_factory=list)
-    asked: list[int] = field(default_factory=list)
-    waiting: int = 0
-    version: str = ""
-    written: bool = False
-    failure: Exception | None = None
+    trained: list[Trained] = field(default_factory=list)  # Trainings
+    asked: list[int] = field(default_factory=list)  # Numbers of the new batches
+    waiting: int = 0  # Number of open tasks
+    version: str = ""  # Model version whose order Label Studio serves now
+    written: bool = False  # Whether this sync wrote it
+    failure: Exception | None = None  # Error of a training or selection; everything else was done
 
     @property
     def changed(self) -> bool:

@@ -52,23 +52,15 @@ _IMAGE_SIGNATURES = (
 
 @dataclass(frozen=True)
 class LabelStudioProject:
-    """Facts about a project that are stored with its tasks.
+    """Facts about a project that are stored with its tasks."""
 
-    Attributes:
-        url: Address of the server, without name or password.
-        project: Number of the project.
-        kind: ``"images"`` or ``"texts"``.
-        field: Field of a task's data with the image or text.
-        left_out: Tasks that cannot be used, with the reason.
-        gone: Deleted tasks.
-    """
-
-    url: str
-    project: int
-    kind: str
-    field: str
+    url: str  # Address of the server, without name or password
+    project: int  # Number of the project
+    kind: str  # ``"images"`` or ``"texts"``
+    field: str  # Field of a task's data with the image or text
+    # Tasks that cannot be used, with the reason
     left_out: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    gone: tuple[int, ...] = ()
+    gone: tuple[int, ...] = ()  # Deleted tasks
 
 
 class TaskFolder:
@@ -261,15 +253,10 @@ class TaskFolder:
 
 @dataclass(frozen=True)
 class TaskIndex:
-    """Tasks and items of a campaign.
+    """Tasks and items of a campaign."""
 
-    Attributes:
-        tasks: Number of the task of every item, by item id.
-        items: Item id of every task.
-    """
-
-    tasks: Sequence[int] = ()
-    items: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    tasks: Sequence[int] = ()  # Number of the task of every item, by item id
+    items: Mapping[int, int] = dataclasses.field(default_factory=dict)  # Item id of every task
 
 
 @contextmanager
@@ -315,22 +302,16 @@ def _get_value(task: JsonObject, name: str) -> str:
 class ServingOrder:
     """An order of tasks under a model version.
 
-    Attributes:
-        number: Number of the version, from 1.
-        tasks: Tasks in the order in which they are served.
-        guesses: Whether the predictions contain the model's guesses.
-        done: Whether all predictions are known to be written.
-
     Example:
         >>> order = ServingOrder(3, (17, 12, 40))
         >>> order.version, order.score_task(17), order.score_task(40), order.score_task(5)
         ('labelwise-3', 0.0, 0.3333333333333333, 1.0)
     """
 
-    number: int = 0
-    tasks: tuple[int, ...] = ()
-    guesses: bool = False
-    done: bool = True
+    number: int = 0  # Number of the version, from 1
+    tasks: tuple[int, ...] = ()  # Tasks in the order in which they are served
+    guesses: bool = False  # Whether the predictions contain the model's guesses
+    done: bool = True  # Whether all predictions are known to be written
 
     @property
     def version(self) -> str:

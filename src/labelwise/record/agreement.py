@@ -94,31 +94,19 @@ class AnnotatorPair(NamedTuple):
 
 @dataclass(frozen=True)
 class AnnotatorAgreement:
-    """The agreement of all annotators.
+    """The agreement of all annotators."""
 
-    Attributes:
-        items: number of items with labels of two annotators or more.
-        annotators: number of their annotators.
-        disputed: number of these items with different labels.
-        measure: ``cohen``, ``fleiss`` or ``alpha``.
-        kappa: agreement beyond chance, or None if undefined.
-        low: the lower end of its 95 % interval, or None.
-        high: the upper end, or None.
-        pairs: pairs of annotators with common items; empty for numbers.
-        reliability: annotator to the estimated share of correct labels; empty for numbers.
-        says: the agreement in words.
-    """
-
-    items: int
-    annotators: int
-    disputed: int
-    measure: str
-    kappa: float | None
-    low: float | None
-    high: float | None
-    pairs: tuple[AnnotatorPair, ...]
+    items: int  # number of items with labels of two annotators or more
+    annotators: int  # number of their annotators
+    disputed: int  # number of these items with different labels
+    measure: str  # ``cohen``, ``fleiss`` or ``alpha``
+    kappa: float | None  # agreement beyond chance, or None if undefined
+    low: float | None  # the lower end of its 95 % interval, or None
+    high: float | None  # the upper end, or None
+    pairs: tuple[AnnotatorPair, ...]  # pairs of annotators with common items; empty for numbers
+    # annotator to the estimated share of correct labels; empty for numbers
     reliability: dict[str, float]
-    says: str
+    says: str  # the agreement in words
 
 
 def agreement(ledger: Ledger) -> AnnotatorAgreement:

@@ -55,35 +55,23 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Batch number ``batch`` was selected: ``ids`` need labels, best first.
+    """Batch number ``batch`` was selected: ``ids`` need labels, best first."""
 
-    Attributes:
-        at: seconds since the epoch, UTC, as in every event.
-        batch: 1, 2, ...
-        ids: the picks, in the order of picking.
-        weights: number of pool items that each pick represents, or None.
-        scores: the strategy's score of each pick, or None.
-        strategy: its name.
-        seed: its seed.
-        options: its options.
-        model: number of the training whose model represented the pool, or None.
-        validation: randomly picked ids, used only for evaluation; part of ``ids`` or extra.
-        guesses: predicted label and confidence for each pick, or None.
-        info: additional results of the strategy.
-    """
-
-    at: float
-    batch: int
-    ids: tuple[int, ...]
+    at: float  # seconds since the epoch, UTC, as in every event
+    batch: int  # 1, 2, ...
+    ids: tuple[int, ...]  # the picks, in the order of picking
+    # number of pool items that each pick represents, or None
     weights: tuple[float, ...] | None = None
-    scores: tuple[float, ...] | None = None
-    strategy: str = ""
-    seed: int = 0
-    options: JsonObject = field(default_factory=dict)
-    model: int | None = None
+    scores: tuple[float, ...] | None = None  # the strategy's score of each pick, or None
+    strategy: str = ""  # its name
+    seed: int = 0  # its seed
+    options: JsonObject = field(default_factory=dict)  # its options
+    model: int | None = None  # number of the training whose model represented the pool, or None
+    # randomly picked ids, used only for evaluation; part of ``ids`` or extra
     validation: tuple[int, ...] = ()
+    # predicted label and confidence for each pick, or None
     guesses: tuple[tuple[Label, float], ...] | None = None
-    info: JsonObject = field(default_factory=dict)
+    info: JsonObject = field(default_factory=dict)  # additional results of the strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,22 +54,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Batch:
-    """A batch of items that need labels.
+    """A batch of items that need labels."""
 
-    Attributes:
-        number: 1, 2, ...
-        asked: the event.
-        size: number of its items, including those for evaluation, without those that were
-            released or asked for again by a later batch.
-        open: number of its items that still need labels.
-        first: position of its first item in the queue.
-    """
-
-    number: int
-    asked: Asked
+    number: int  # 1, 2, ...
+    asked: Asked  # the event
+    # number of its items, including those for evaluation, without those that were released or
+    # asked for again by a later batch
     size: int
-    open: int
-    first: int
+    open: int  # number of its items that still need labels
+    first: int  # position of its first item in the queue
 
 
 class Pick(NamedTuple):
@@ -86,31 +79,6 @@ class Pick(NamedTuple):
 class Ledger:
     """The state of a campaign after the events applied so far. Only `extend` changes it.
 
-    Attributes:
-        labels: id to label, for every item that has one.
-        votes: id to annotator to label; the inner mappings are shared, do not change them.
-        resolutions: id to its resolution.
-        skipped: id to its current skip.
-        per_annotator: annotator to their work.
-        seconds_spent: total labelling time.
-        recent_seconds: times of the last labels, at most 1,000.
-        vote_count: number of votes that count.
-        length: number of events applied.
-        settings: current settings.
-        overlap: number of annotators who label each item.
-        items: number of items in the pool.
-        batches: all batches, oldest first.
-        waiting: ids that still need labels, oldest batch first, in the order of picking.
-        released: ids that were released and not asked for again; labels of them are accepted.
-        validation: ids that are used only for evaluation.
-        leases: id to annotator to the end of the lease; may contain expired leases.
-        notes: id to annotator to their note.
-        trainings: successful trainings, by number.
-        training: the training that runs now, or None.
-        failure: the failure of the last training, or None.
-        latest: the latest time of an event.
-        snapshot_length: number of events that the last saved snapshot covers.
-
     Example:
         >>> ledger = replay([
         ...     Started(at=0.0, settings={"overlap": 1}, items=100),
@@ -125,29 +93,34 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.labels: dict[int, Label] = {}
+        self.labels: dict[int, Label] = {}  # id to label, for every item that has one
+        # id to annotator to label; the inner mappings are shared, do not change them
         self.votes: dict[int, Mapping[str, Label]] = {}
-        self.resolutions: dict[int, Resolution] = {}
-        self.skipped: dict[int, Skip] = {}
-        self.per_annotator: dict[str, AnnotatorWork] = {}
-        self.seconds_spent = 0.0
+        self.resolutions: dict[int, Resolution] = {}  # id to its resolution
+        self.skipped: dict[int, Skip] = {}  # id to its current skip
+        self.per_annotator: dict[str, AnnotatorWork] = {}  # annotator to their work
+        self.seconds_spent = 0.0  # total labelling time
+        # times of the last labels, at most 1,000
         self.recent_seconds: deque[float] = deque(maxlen=RECENT)
-        self.vote_count = 0
-        self.length = 0
-        self.settings: JsonObject = {}
-        self.overlap = 1
-        self.items = 0
-        self.batches: list[Batch] = []
+        self.vote_count = 0  # number of votes that count
+        self.length = 0  # number of events applied
+        self.settings: JsonObject = {}  # current settings
+        self.overlap = 1  # number of annotators who label each item
+        self.items = 0  # number of items in the pool
+        self.batches: list[Batch] = []  # all batches, oldest first
+        # ids that still need labels, oldest batch first, in the order of picking
         self.waiting = LabelQueue()
+        # ids that were released and not asked for again; labels of them are accepted
         self.released: dict[int, None] = {}
-        self.validation: set[int] = set()
+        self.validation: set[int] = set()  # ids that are used only for evaluation
+        # id to annotator to the end of the lease; may contain expired leases
         self.leases: dict[int, dict[str, float]] = {}
-        self.notes: dict[int, dict[str, str]] = {}
-        self.trainings: list[Trained] = []
-        self.training: Training | None = None
-        self.failure: TrainingFailed | None = None
-        self.latest = 0.0
-        self.snapshot_length = 0
+        self.notes: dict[int, dict[str, str]] = {}  # id to annotator to their note
+        self.trainings: list[Trained] = []  # successful trainings, by number
+        self.training: Training | None = None  # the training that runs now, or None
+        self.failure: TrainingFailed | None = None  # the failure of the last training, or None
+        self.latest = 0.0  # the latest time of an event
+        self.snapshot_length = 0  # number of events that the last saved snapshot covers
         self._open: dict[int, Batch] = {}  # by index in self.batches
         self._firsts: list[int] = []  # first position of every batch
         self._lent_to: dict[str, dict[int, None]] = {}

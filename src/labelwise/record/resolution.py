@@ -37,17 +37,12 @@ _MAX_ITERATIONS, _TOLERANCE = 1000, 1e-7
 
 
 class WeightedLabels(NamedTuple):
-    """Labels by weighted votes.
+    """Labels by weighted votes."""
 
-    Attributes:
-        labels: id to label, without items that stay open.
-        confidence: id to the probability of its most likely label, including open items.
-        reliability: annotator to the estimated share of correct labels.
-    """
-
-    labels: dict[int, Label]
+    labels: dict[int, Label]  # id to label, without items that stay open
+    # id to the probability of its most likely label, including open items
     confidence: dict[int, float]
-    reliability: dict[str, float]
+    reliability: dict[str, float]  # annotator to the estimated share of correct labels
 
 
 def resolve(
@@ -159,29 +154,17 @@ def _find_pattern(given: Mapping[str, Label]) -> _Pattern:
 
 @dataclass(frozen=True)
 class _VotePatterns:
-    """All patterns as arrays; a cell is one label of one pattern.
+    """All patterns as arrays; a cell is one label of one pattern."""
 
-    Attributes:
-        patterns: ``u`` patterns.
-        people: ``a`` annotators.
-        classes: number of classes, 2 or more.
-        times: ``(u,)``, number of items with each pattern.
-        pattern: ``(v,)``, pattern of each vote.
-        person: ``(v,)``, annotator of each vote.
-        cell: ``(v,)``, cell of each vote; the cells of a pattern are consecutive.
-        starts: ``(u,)``, first cell of each pattern.
-        sides: ``(u,)``, number of its cells.
-    """
-
-    patterns: list[_Pattern]
-    people: list[str]
-    classes: int
-    times: Floats
-    pattern: Ids
-    person: Ids
-    cell: Ids
-    starts: Ids
-    sides: Ids
+    patterns: list[_Pattern]  # ``u`` patterns
+    people: list[str]  # ``a`` annotators
+    classes: int  # number of classes, 2 or more
+    times: Floats  # ``(u,)``, number of items with each pattern
+    pattern: Ids  # ``(v,)``, pattern of each vote
+    person: Ids  # ``(v,)``, annotator of each vote
+    cell: Ids  # ``(v,)``, cell of each vote; the cells of a pattern are consecutive
+    starts: Ids  # ``(u,)``, first cell of each pattern
+    sides: Ids  # ``(u,)``, number of its cells
 
     @classmethod
     def from_counts(cls, counted: Counter[_Pattern], classes: int) -> "_VotePatterns":

@@ -42,12 +42,7 @@ class WorkerReport:
 
 
 class BackgroundProcess:
-    """A background process as its server sees it.
-
-    Attributes:
-        report: the last report.
-        changes: number of reports that differed from the one before.
-    """
+    """A background process as its server sees it."""
 
     def __init__(
         self, command: Sequence[str], *, on_exit: Callable[[int, str], None] | None = None
@@ -63,8 +58,8 @@ class BackgroundProcess:
         self._lock, self._report_lock = threading.Lock(), threading.Lock()
         self._stopping = False
         self._reader: threading.Thread | None = None
-        self.report = WorkerReport()
-        self.changes = 0
+        self.report = WorkerReport()  # the last report
+        self.changes = 0  # number of reports that differed from the one before
 
     @property
     def pid(self) -> int | None:

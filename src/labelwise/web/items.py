@@ -85,30 +85,19 @@ class ItemPage(BaseModel):
 
 @dataclass(frozen=True)
 class ItemQuery:
-    """Filter and order of the list of items.
+    """Filter and order of the list of items."""
 
-    Attributes:
-        search: words that must all occur in the name, text or columns; case is ignored.
-        show: a status, ``all``, ``noted``, ``surprising`` (the label is not the prediction) or
-            ``duplicates`` (near-duplicates, by group).
-        label: a class, as text.
-        prediction: a predicted class, as text.
-        by: an annotator.
-        batch: a batch number.
-        ids: only these items; empty for all.
-        sort: the column to sort by; ties by id.
-        descending: whether the largest come first.
-    """
-
-    search: str = ""
+    search: str = ""  # words that must all occur in the name, text or columns; case is ignored
+    # a status, ``all``, ``noted``, ``surprising`` (the label is not the prediction) or
+    # ``duplicates`` (near-duplicates, by group)
     show: Filter = "all"
-    label: str | None = None
-    prediction: str | None = None
-    by: str | None = None
-    batch: int | None = None
-    ids: tuple[int, ...] = ()
-    sort: Order = "id"
-    descending: bool = False
+    label: str | None = None  # a class, as text
+    prediction: str | None = None  # a predicted class, as text
+    by: str | None = None  # an annotator
+    batch: int | None = None  # a batch number
+    ids: tuple[int, ...] = ()  # only these items; empty for all
+    sort: Order = "id"  # the column to sort by; ties by id
+    descending: bool = False  # whether the largest come first
 
 
 class Categories:

@@ -27,59 +27,41 @@ TFIDF = "tfidf"
 
 @dataclass(frozen=True)
 class UsedEncoder:
-    """An encoder of a campaign.
+    """An encoder of a campaign."""
 
-    Attributes:
-        spec: what opens it, such as ``"efficientnet_lite0"``; paths as from `make_relative`.
-        checksum: of the encoder when the campaign was started.
-    """
-
-    spec: str
-    checksum: str
+    spec: str  # what opens it, such as ``"efficientnet_lite0"``; paths as from `make_relative`
+    checksum: str  # of the encoder when the campaign was started
 
 
 @dataclass(frozen=True)
 class CampaignDescription:
-    """The contents of ``campaign.json``.
-
-    Attributes:
-        name: of the campaign.
-        form: of the source: ``"folder"``, ``"table"`` or ``"array"``.
-        source: path of the source, relative to the campaign's folder if both are nearby.
-        kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        text: columns of texts.
-        columns: columns of numbers and categories.
-        id_column: the column with the user's ids, or None.
-        categories: by column of categories, their names.
-        fills: by column of numbers with missing values, what they are filled with.
-        features: paths of files with features for the items.
-        encoders: that the inputs were made by; none for numbers, for given features and for
-            images that a network sees as pixels.
-        widths: number of columns of each representation in ``inputs.npy``, one per encoder or file
-            of features; empty for a single representation of another origin.
-        embedding: of texts, in campaigns without encoders (format 1): ``"tfidf"``, or a model of
-            sentence-transformers.
-        module: ``package.module:function`` that builds the network, or None for the default.
-        shape: of one image as the network sees it.
-        storage: URL without a password; None for the file in the folder.
-    """
+    """The contents of ``campaign.json``."""
 
     name: str
-    form: str
-    source: str
-    kind: str = ""
-    text: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    id_column: str | None = None
+    form: str  # of the source: ``"folder"``, ``"table"`` or ``"array"``
+    source: str  # path of the source, relative to the campaign's folder if both are nearby
+    kind: str = ""  # ``"images"``, ``"texts"`` or ``"numbers"``
+    text: tuple[str, ...] = ()  # columns of texts
+    columns: tuple[str, ...] = ()  # columns of numbers and categories
+    id_column: str | None = None  # the column with the user's ids, or None
+    # by column of categories, their names
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # by column of numbers with missing values, what they are filled with
     fills: Mapping[str, float] = field(default_factory=dict)
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # paths of files with features for the items
+    # that the inputs were made by; none for numbers, for given features and for images that a
+    # network sees as pixels
     encoders: tuple[UsedEncoder, ...] = ()
+    # number of columns of each representation in ``inputs.npy``, one per encoder or file of
+    # features; empty for a single representation of another origin
     widths: tuple[int, ...] = ()
+    # of texts, in campaigns without encoders (format 1): ``"tfidf"``, or a model of sentence-
+    # transformers
     embedding: str = TFIDF
+    # ``package.module:function`` that builds the network, or None for the default
     module: str | None = None
-    shape: tuple[int, ...] = ()
-    storage: str | None = None
+    shape: tuple[int, ...] = ()  # of one image as the network sees it
+    storage: str | None = None  # URL without a password; None for the file in the folder
 
     @property
     def encoder(self) -> str | None:

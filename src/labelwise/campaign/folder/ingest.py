@@ -50,21 +50,14 @@ _IMAGES_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class IngestResult:
-    """The result of a start or a refresh.
+    """The result of a start or a refresh."""
 
-    Attributes:
-        new: number of new items.
-        missing: ids of items that are not in the source any more.
-        returned: ids of items that were missing and are there again.
-        broken: unusable items that were left out, and the reason.
-        notes: findings and decisions, in sentences.
-    """
-
-    new: int
-    missing: tuple[int, ...] = ()
-    returned: tuple[int, ...] = ()
+    new: int  # number of new items
+    missing: tuple[int, ...] = ()  # ids of items that are not in the source any more
+    returned: tuple[int, ...] = ()  # ids of items that were missing and are there again
+    # unusable items that were left out, and the reason
     broken: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # findings and decisions, in sentences
 
 
 def ingest_items(

@@ -29,23 +29,15 @@ from labelwise.media.tables import (
 
 @dataclass(frozen=True)
 class NewItems:
-    """The new items of a source.
+    """The new items of a source."""
 
-    Attributes:
-        kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        entries: of the new items, for ``items.jsonl``; None if they need no list.
-        values: of the new items: paths, texts, or an array ``(n, d)``.
-        missing: ids of known items that the source does not have any more.
-        broken: unusable items and the reason.
-        notes: findings and decisions, in sentences.
-    """
-
-    kind: str
+    kind: str  # ``"images"``, ``"texts"`` or ``"numbers"``
+    # of the new items, for ``items.jsonl``; None if they need no list
     entries: Sequence[Mapping[str, Any]] | None
-    values: Any
-    missing: Sequence[int]
-    broken: Mapping[str, str]
-    notes: Sequence[str]
+    values: Any  # of the new items: paths, texts, or an array ``(n, d)``
+    missing: Sequence[int]  # ids of known items that the source does not have any more
+    broken: Mapping[str, str]  # unusable items and the reason
+    notes: Sequence[str]  # findings and decisions, in sentences
 
 
 def find_new_images(folder: Path, known: Iterable[Mapping[str, Any]]) -> NewItems:

@@ -45,25 +45,15 @@ _MAX_STEPS = 200
 
 @dataclass(frozen=True)
 class ReportedPick:
-    """A picked item.
-
-    Attributes:
-        id: of the item.
-        shown: its text, or its file name.
-        picture: a ``data:image/...`` URL with its image, or None.
-        label: its label, or None.
-        guess: the prediction when it was picked, or None.
-        confidence: of the prediction, or None.
-        why: the reason for picking it.
-    """
+    """A picked item."""
 
     id: int
-    shown: str
-    picture: str | None = None
-    label: str | None = None
-    guess: str | None = None
-    confidence: float | None = None
-    why: str = ""
+    shown: str  # its text, or its file name
+    picture: str | None = None  # a ``data:image/...`` URL with its image, or None
+    label: str | None = None  # its label, or None
+    guess: str | None = None  # the prediction when it was picked, or None
+    confidence: float | None = None  # of the prediction, or None
+    why: str = ""  # the reason for picking it
 
 
 @dataclass(frozen=True)
@@ -93,65 +83,37 @@ Rows = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class ReportData:
-    """The contents of the page; empty parts are left out.
-
-    Attributes:
-        name: of the campaign.
-        items: number of items in the pool.
-        labels: number of items with a label.
-        batches: number of batches.
-        tiles: key figures: name, value, note.
-        advice: whether to continue, in sentences.
-        metric: name of the measure of ``points``.
-        is_regression: whether labels are numbers.
-        measured: holdout size of the last model.
-        points: the learning curve.
-        trainings: a row per training.
-        growth: time and number of labels from then on.
-        balance: class, or range of values, and its number of items.
-        confusion_head: the classes that are columns of ``confusions``, or what is said of each.
-        confusions: a row per class, on labels that the model was not trained on.
-        reliability: a row per range of confidence, on the same labels.
-        calibration: the expected calibration error in a sentence; empty if unknown.
-        suspicious: labels that are likely wrong, the most suspicious first.
-        annotators: the one with the most labels first.
-        agreement: of the annotators, in a sentence.
-        pairs: a row per two annotators with common items.
-        surprises: picks with a wrong prediction, most confident first.
-        picks: the first picks of the last batches.
-        costs: amounts by name.
-        settings: values by name.
-        version: of labelwise.
-        made: time of the report, in seconds since the epoch.
-    """
+    """The contents of the page; empty parts are left out."""
 
     name: str
-    items: int = 0
-    labels: int = 0
-    batches: int = 0
-    tiles: Rows = ()
-    advice: tuple[str, ...] = ()
-    metric: str = "accuracy"
-    is_regression: bool = False
-    measured: int = 0
-    points: tuple[ModelScore, ...] = ()
-    trainings: Rows = ()
-    growth: tuple[tuple[float, int], ...] = ()
-    balance: tuple[tuple[str, int], ...] = ()
+    items: int = 0  # number of items in the pool
+    labels: int = 0  # number of items with a label
+    batches: int = 0  # number of batches
+    tiles: Rows = ()  # key figures: name, value, note
+    advice: tuple[str, ...] = ()  # whether to continue, in sentences
+    metric: str = "accuracy"  # name of the measure of ``points``
+    is_regression: bool = False  # whether labels are numbers
+    measured: int = 0  # holdout size of the last model
+    points: tuple[ModelScore, ...] = ()  # the learning curve
+    trainings: Rows = ()  # a row per training
+    growth: tuple[tuple[float, int], ...] = ()  # time and number of labels from then on
+    balance: tuple[tuple[str, int], ...] = ()  # class, or range of values, and its number of items
+    # the classes that are columns of ``confusions``, or what is said of each
     confusion_head: tuple[str, ...] = ()
-    confusions: Rows = ()
-    reliability: Rows = ()
-    calibration: str = ""
+    confusions: Rows = ()  # a row per class, on labels that the model was not trained on
+    reliability: Rows = ()  # a row per range of confidence, on the same labels
+    calibration: str = ""  # the expected calibration error in a sentence; empty if unknown
+    # labels that are likely wrong, the most suspicious first
     suspicious: tuple[ReportedPick, ...] = ()
-    annotators: tuple[AnnotatorSummary, ...] = ()
-    agreement: str = ""
-    pairs: Rows = ()
-    surprises: tuple[ReportedPick, ...] = ()
-    picks: tuple[BatchPicks, ...] = ()
-    costs: Rows = ()
-    settings: Rows = ()
-    version: str = ""
-    made: float = 0.0
+    annotators: tuple[AnnotatorSummary, ...] = ()  # the one with the most labels first
+    agreement: str = ""  # of the annotators, in a sentence
+    pairs: Rows = ()  # a row per two annotators with common items
+    surprises: tuple[ReportedPick, ...] = ()  # picks with a wrong prediction, most confident first
+    picks: tuple[BatchPicks, ...] = ()  # the first picks of the last batches
+    costs: Rows = ()  # amounts by name
+    settings: Rows = ()  # values by name
+    version: str = ""  # of labelwise
+    made: float = 0.0  # time of the report, in seconds since the epoch
 
 
 ShowItem = Callable[[int], tuple[str, str | None]]

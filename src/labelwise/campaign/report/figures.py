@@ -22,17 +22,11 @@ _LETTER = 9.0  # width of a character on a small screen
 
 @dataclass(frozen=True)
 class Bar:
-    """A named amount.
+    """A named amount."""
 
-    Attributes:
-        name: to the left of the bar.
-        amount: its length, at least 0.
-        note: to the right of the bar.
-    """
-
-    name: str
-    amount: float
-    note: str
+    name: str  # to the left of the bar
+    amount: float  # its length, at least 0
+    note: str  # to the right of the bar
 
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
