@@ -39,15 +39,10 @@ _COUNTED = re.compile(r"(tfidf|letters)_([1-9]\d*)")
 
 
 class EncodedItems(NamedTuple):
-    """Features of some items of a data set.
+    """Features of some items of a data set."""
 
-    Attributes:
-        rows: ``(n,)``, rows in the training pool, ascending.
-        features: ``(n, width)`` float32.
-    """
-
-    rows: Ids
-    features: Arrays
+    rows: Ids  # ``(n,)``, rows in the training pool, ascending
+    features: Arrays  # ``(n, width)`` float32
     test_rows: Ids
     test_features: Arrays
 

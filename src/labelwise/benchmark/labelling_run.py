@@ -40,20 +40,14 @@ class Predictor(Learner, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LabelledPool:
-    """Items with all their labels, which a run buys bit by bit, and test items.
-
-    Attributes:
-        inputs: ``(n, d)`` float32.
-        targets: ``(n,)`` int64 classes or float64 values.
-        classes: number of classes; None for a regression.
-    """
+    """Items with all their labels, which a run buys bit by bit, and test items."""
 
     ids: Ids
-    inputs: Arrays
-    targets: Arrays
+    inputs: Arrays  # ``(n, d)`` float32
+    targets: Arrays  # ``(n,)`` int64 classes or float64 values
     test_inputs: Arrays
     test_targets: Arrays
-    classes: int | None
+    classes: int | None  # number of classes; None for a regression
 
     @property
     def encoding(self) -> LabelEncoding:
@@ -72,19 +66,13 @@ class LabelledPool:
 
 
 class MeasuredBatch(NamedTuple):
-    """A bought batch and the head trained with it.
+    """A bought batch and the head trained with it."""
 
-    Attributes:
-        labels: labels bought so far.
-        weights: of the picks, or None.
-        seconds: of ``train``, ``represent`` and ``select``.
-    """
-
-    labels: int
+    labels: int  # labels bought so far
     measures: dict[str, float]
     picks: Ids
-    weights: Floats | None
-    seconds: dict[str, float]
+    weights: Floats | None  # of the picks, or None
+    seconds: dict[str, float]  # of ``train``, ``represent`` and ``select``
 
 
 class BatchChooser(Protocol):
@@ -166,17 +154,12 @@ class OracleChooser:
 
     Every proposer proposes some batches, each from a random half of the pool. The gain over random
     shows what is possible with one batch of foresight.
-
-    Attributes:
-        make_learner: returns an untrained head.
-        proposers: names of strategies.
-        proposals: batches of each proposer.
     """
 
     pool: LabelledPool
-    make_learner: Callable[[], Predictor]
-    proposers: Sequence[str]
-    proposals: int
+    make_learner: Callable[[], Predictor]  # returns an untrained head
+    proposers: Sequence[str]  # names of strategies
+    proposals: int  # batches of each proposer
     metric: str
     higher_is_better: bool
 

@@ -20,24 +20,19 @@ SCALES = ("small", "medium", "full")
 
 @dataclass(frozen=True)
 class Entrant:
-    """A strategy with its settings in an experiment.
-
-    Attributes:
-        options: options that differ from the defaults.
-        learner: options of a learner that only this strategy reads, such as ``epsilon`` of duals;
-            on frozen features, options of its head.
-        weights: how training uses its weights, if not as in the protocol.
-        one_shot: select everything with the representations of round 0, as if all labels were
-            bought at once; the rounds then show smaller budgets.
-        own_network: measure the network that only this strategy reads (for duals the primal-dual
-            network, as the paper does) instead of one trained like those of all strategies.
-    """
+    """A strategy with its settings in an experiment."""
 
     strategy: str
-    options: Options = field(default_factory=dict)
+    options: Options = field(default_factory=dict)  # options that differ from the defaults
+    # Options of a learner that only this strategy reads, such as ``epsilon`` of duals; on frozen
+    # features, options of its head
     learner: Options = field(default_factory=dict)
-    weights: str | None = None
+    weights: str | None = None  # how training uses its weights, if not as in the protocol
+    # Select everything with the representations of round 0, as if all labels were bought at once;
+    # the rounds then show smaller budgets
     one_shot: bool = False
+    # Measure the network that only this strategy reads (for duals the primal-dual network, as the
+    # paper does) instead of one trained like those of all strategies
     own_network: bool = False
 
     def __post_init__(self) -> None:
@@ -79,46 +74,37 @@ class ProtocolScale:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """An experiment.
-
-    Attributes:
-        learner: options of `labelwise.TorchLearner`; ``members`` may be ``"variational"``.
-        batch: labels bought at a time.
-        weights: how training uses a strategy's weights. ``"none"``: not at all. ``"mean"``: scaled
-            to mean 1 per batch, and 1 for the first labels. ``"sum"``: unchanged (the number of
-            items of the pool that a pick represents), and 1 for the first labels.
-        pool: size of the pool, drawn for every seed; None for the whole training set.
-        test: number of test items; None for all.
-        validation: number of items for early stopping or calibration; counted as labels of the
-            strategies that use them.
-        copies: number of copies of every item in the pool.
-        frozen: fit only the last layers after round 0, on the features of round 0; every strategy
-            then selects in one shot.
-        study: name of a study, for an experiment other than rounds of buying labels, or None.
-        settings: settings of the study.
-        seeds: default number of runs of each strategy.
-    """
+    """An experiment."""
 
     name: str
     paper: str
     about: str
     dataset: str
     networks: tuple[str, ...]
-    learner: Options
+    learner: Options  # options of `labelwise.TorchLearner`; ``members`` may be ``"variational"``
     start: int
-    batch: int
+    batch: int  # labels bought at a time
     rounds: int
     entrants: tuple[Entrant, ...]
     metric: str = "accuracy"
+    # How training uses a strategy's weights. ``"none"``: not at all. ``"mean"``: scaled to mean 1
+    # per batch, and 1 for the first labels. ``"sum"``: unchanged (the number of items of the pool
+    # that a pick represents), and 1 for the first labels
     weights: str = "none"
+    # Size of the pool, drawn for every seed; None for the whole training set
     pool: int | None = None
-    test: int | None = None
+    test: int | None = None  # number of test items; None for all
+    # Number of items for early stopping or calibration; counted as labels of the strategies that
+    # use them
     validation: int = 0
-    copies: int = 1
+    copies: int = 1  # number of copies of every item in the pool
+    # Fit only the last layers after round 0, on the features of round 0; every strategy then
+    # selects in one shot
     frozen: bool = False
+    # Name of a study, for an experiment other than rounds of buying labels, or None
     study: str | None = None
-    settings: Options = field(default_factory=dict)
-    seeds: int = 5
+    settings: Options = field(default_factory=dict)  # settings of the study
+    seeds: int = 5  # default number of runs of each strategy
     scale: str = "full"
     reduced: str = ""
     scales: Mapping[str, ProtocolScale] = field(default_factory=dict)

@@ -41,23 +41,6 @@ _TRACKED = ("experiment", "scale", "dataset", "network", "strategy", "seed", "op
 class RoundResult:
     """One round of one run: the measurement, its cost, and the labels bought after it.
 
-    Attributes:
-        seed: fixes the first labels, the initial weights and the split; runs are paired by it.
-        round: 0 is measured with the first labels only.
-        labels: labels bought so far, including the first ones.
-        value: the measurement; the mean over the models where there are several.
-        values: one measurement per model.
-        measures: further measures on the test set by name.
-        options: the strategy's options that differ from its defaults.
-        reduced: how the protocol was reduced compared with the paper; empty if it was not.
-        validation_labels: labels spent on validation, not among ``labels``.
-        seconds: of ``train``, ``represent`` and ``select``.
-        imbalance: largest over smallest class count of the labelled set; inf if a class is missing.
-        effective_size: of the picks' weights (in one-shot runs of all picks so far); None without
-            weights.
-        picks: ids bought after this measurement; empty in the last round.
-        code: version and digest of the source; empty in older lines.
-
     Example:
         >>> first = RoundResult("toy", "full", "digits", "mlp", "random", 0, 0, 20, "accuracy", 1)
         >>> parse_line(format_line(first)) == first
@@ -69,27 +52,32 @@ class RoundResult:
     dataset: str
     network: str
     strategy: str
-    seed: int
-    round: int
-    labels: int
+    seed: int  # fixes the first labels, the initial weights and the split; runs are paired by it
+    round: int  # 0 is measured with the first labels only
+    labels: int  # labels bought so far, including the first ones
     metric: str
-    value: float
+    value: float  # the measurement; the mean over the models where there are several
     higher_is_better: bool = True
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()  # one measurement per model
+    # Further measures on the test set by name
     measures: Mapping[str, float] = field(default_factory=dict)
+    # The strategy's options that differ from its defaults
     options: Mapping[str, object] = field(default_factory=dict)
-    reduced: str = ""
-    validation_labels: int = 0
+    reduced: str = ""  # how the protocol was reduced compared with the paper; empty if it was not
+    validation_labels: int = 0  # labels spent on validation, not among ``labels``
+    # Of ``train``, ``represent`` and ``select``
     seconds: Mapping[str, float] = field(default_factory=dict)
     peak_megabytes: float | None = None
+    # Largest over smallest class count of the labelled set; inf if a class is missing
     imbalance: float | None = None
+    # Of the picks' weights (in one-shot runs of all picks so far); None without weights
     effective_size: float | None = None
-    picks: tuple[int, ...] = ()
+    picks: tuple[int, ...] = ()  # ids bought after this measurement; empty in the last round
     weights: tuple[float, ...] | None = None
     device: str = "cpu"
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
-    code: str = ""
+    code: str = ""  # version and digest of the source; empty in older lines
 
     def __post_init__(self) -> None:
         for name in ("round", "labels", "validation_labels"):

@@ -26,20 +26,14 @@ SCALED_BY = 10_000  # Number of items that determine mean and deviation
 
 @dataclass(frozen=True, eq=False)
 class DataSplit:
-    """The data of a seed.
+    """The data of a seed."""
 
-    Attributes:
-        ids: ``(n,)``, rows of the pool's items in the data set, ascending; copies of items have
-            ids after all rows.
-        inputs: ``(n, ...)`` float32.
-        targets: ``(n,)`` classes or ``(n, k)`` values.
-        first: ids of the first labels.
-    """
-
+    # ``(n,)``, rows of the pool's items in the data set, ascending; copies of items have ids after
+    # all rows
     ids: Ids
-    inputs: Arrays
-    targets: Arrays
-    first: Ids
+    inputs: Arrays  # ``(n, ...)`` float32
+    targets: Arrays  # ``(n,)`` classes or ``(n, k)`` values
+    first: Ids  # ids of the first labels
     test_inputs: Arrays
     test_targets: Arrays
     validation: tuple[Arrays, Arrays] | None

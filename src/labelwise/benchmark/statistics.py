@@ -278,16 +278,11 @@ def correct_holm(p_values: ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Difference of two strategies under the same seeds.
+    """Difference of two strategies under the same seeds."""
 
-    Attributes:
-        gain: mean difference with its interval; positive is better for any metric.
-        ahead: number of pairs with a positive difference.
-    """
-
-    gain: Estimate
+    gain: Estimate  # mean difference with its interval; positive is better for any metric
     seeds: int
-    ahead: int
+    ahead: int  # number of pairs with a positive difference
     p_flip: float
     p_t: float
 
@@ -353,20 +348,14 @@ def _share_won(differences: Floats, level: float) -> float:
 
 @dataclass(frozen=True)
 class MeanRanks:
-    """Mean ranks over data sets (1 is best), and significant differences.
-
-    Attributes:
-        ranks: ``(k,)``, their mean ranks; ties share a rank.
-        p_value: of Friedman's test that all strategies are equal; nan for two strategies.
-        critical_difference: of Nemenyi's test at 5 %: closer mean ranks do not differ.
-        groups: first and last position of every longest run of strategies that do not differ.
-    """
+    """Mean ranks over data sets (1 is best), and significant differences."""
 
     names: tuple[str, ...]
-    ranks: Floats
+    ranks: Floats  # ``(k,)``, their mean ranks; ties share a rank
     data_sets: int
-    p_value: float
-    critical_difference: float
+    p_value: float  # of Friedman's test that all strategies are equal; nan for two strategies
+    critical_difference: float  # of Nemenyi's test at 5 %: closer mean ranks do not differ
+    # First and last position of every longest run of strategies that do not differ
     groups: tuple[tuple[int, int], ...]
 
 

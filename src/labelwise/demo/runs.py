@@ -41,21 +41,14 @@ TRAINING: dict[str, Any] = {"epochs": 60, "lr": 0.01, "weight_decay": 1e-3, "bat
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """Settings of the demo.
-
-    Attributes:
-        seeds: runs of each; a seed fixes the split and the training.
-        batch: labels bought at a time.
-        held_out: images for measuring.
-        workers: parallel processes.
-    """
+    """Settings of the demo."""
 
     strategies: tuple[str, ...] = DEMONSTRATED
-    seeds: int = 12
-    batch: int = 10
+    seeds: int = 12  # runs of each; a seed fixes the split and the training
+    batch: int = 10  # labels bought at a time
     labels: int = 130
-    held_out: int = 597
-    workers: int = 2
+    held_out: int = 597  # images for measuring
+    workers: int = 2  # parallel processes
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
@@ -78,21 +71,14 @@ class DemoPlan:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """The result of one strategy under one seed.
-
-    Attributes:
-        accuracies: ``(r,)``, on the held-out images.
-        first: ``(batch,)``, row numbers of the first batch that the strategy picked.
-        weights: ``(batch,)`` of that batch, or None.
-        notes: warnings of the strategy, each once.
-    """
+    """The result of one strategy under one seed."""
 
     strategy: str
     seed: int
-    accuracies: Floats
-    first: Ids
-    weights: Floats | None
-    notes: tuple[str, ...] = ()
+    accuracies: Floats  # ``(r,)``, on the held-out images
+    first: Ids  # ``(batch,)``, row numbers of the first batch that the strategy picked
+    weights: Floats | None  # ``(batch,)`` of that batch, or None
+    notes: tuple[str, ...] = ()  # warnings of the strategy, each once
 
 
 def run_demo(plan: DemoPlan, progress: Progress | None = None) -> list[DemoRun]:
@@ -192,19 +178,12 @@ def group_accuracies(runs: Sequence[DemoRun]) -> dict[str, Floats]:
 
 @dataclass(frozen=True)
 class DemoComparison:
-    """One strategy against the baseline.
+    """One strategy against the baseline."""
 
-    Attributes:
-        strategy: its name.
-        needed: labels at which its mean curve first reaches the baseline's last accuracy.
-        final: mean accuracy with all labels.
-        gain: difference of that to the baseline's.
-    """
-
-    strategy: str
-    needed: Estimate
-    final: Estimate
-    gain: Estimate
+    strategy: str  # its name
+    needed: Estimate  # labels at which its mean curve first reaches the baseline's last accuracy
+    final: Estimate  # mean accuracy with all labels
+    gain: Estimate  # difference of that to the baseline's
 
     def verdict(self, limit: int) -> str:
         """What the interval of the labels needed shows; ``limit`` is the number of all labels."""

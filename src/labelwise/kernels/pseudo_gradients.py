@@ -40,17 +40,11 @@ NOISE_STREAM = 23
 
 
 class PseudoLabels(NamedTuple):
-    """The rule for pseudo-labels, and whether the last layer has a bias.
+    """The rule for pseudo-labels, and whether the last layer has a bias."""
 
-    Attributes:
-        kind: ``argmax`` (in a regression, the mean of the other models) or ``sample``.
-        bias: whether the last layer has a bias, so that features end in a 1.
-        seed: decides drawn pseudo-labels.
-    """
-
-    kind: str = "argmax"
-    bias: bool = False
-    seed: int = 0
+    kind: str = "argmax"  # ``argmax`` (in a regression, the mean of the other models) or ``sample``
+    bias: bool = False  # whether the last layer has a bias, so that features end in a 1
+    seed: int = 0  # decides drawn pseudo-labels
 
     def check(self) -> "PseudoLabels":
         """Reject invalid values."""

@@ -25,18 +25,14 @@ _BLOCK_BYTES = 1 << 26
 class Standardizer:
     """Standardizes values to mean 0 and deviation 1, per channel or column.
 
-    Attributes:
-        mean: with the axes of the values, of length 1 but for the second.
-        spread: their deviations; 1 for a column that never changes.
-
     Example:
         >>> scale = Standardizer.fit(np.array([[1.0, 5.0], [3.0, 5.0]]))
         >>> scale(np.array([[3.0, 6.0]])).tolist()
         [[1.0, 1.0]]
     """
 
-    mean: Arrays
-    spread: Arrays
+    mean: Arrays  # with the axes of the values, of length 1 but for the second
+    spread: Arrays  # their deviations; 1 for a column that never changes
 
     @classmethod
     def fit(cls, values: Arrays) -> "Standardizer":

@@ -39,17 +39,12 @@ MOST_ITERATIONS = 500
 
 
 class RowSpan(NamedTuple):
-    """Rows as coordinates in an orthogonal basis of their span.
+    """Rows as coordinates in an orthogonal basis of their span."""
 
-    Attributes:
-        coordinates: ``(m, r)``.
-        basis: ``(d, r)`` with orthonormal columns; None for the coordinates of the rows themselves.
-        squares: ``(r,)``, squared norms of the columns of the coordinates.
-    """
-
-    coordinates: Floats
+    coordinates: Floats  # ``(m, r)``
+    # ``(d, r)`` with orthonormal columns; None for the coordinates of the rows themselves
     basis: Floats | None
-    squares: Floats
+    squares: Floats  # ``(r,)``, squared norms of the columns of the coordinates
 
     def expand(self, coefficients: Floats) -> Floats:
         """Coefficients ``(r, K)`` of the coordinates as those of the rows, ``(d, K)``."""

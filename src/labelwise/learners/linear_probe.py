@@ -70,53 +70,34 @@ _ROWS_AT_ONCE = 8192
 
 
 class OutOfFold(NamedTuple):
-    """Predictions of labelled items by models that were not trained on them.
+    """Predictions of labelled items by models that were not trained on them."""
 
-    Attributes:
-        logits: ``(m, K)``, or predicted values ``(m, k)`` of a regression.
-        targets: ``(m,)`` columns of the logits, or values ``(m, k)``.
-    """
-
-    logits: Floats
-    targets: HostArray
+    logits: Floats  # ``(m, K)``, or predicted values ``(m, k)`` of a regression
+    targets: HostArray  # ``(m,)`` columns of the logits, or values ``(m, k)``
 
 
 @dataclass(frozen=True)
 class ProbeTuning:
-    """The result of cross-validation; a later training can reuse it.
+    """The result of cross-validation; a later training can reuse it."""
 
-    Attributes:
-        penalty: per feature.
-        temperature: that the logits are divided by.
-        labels: number of labels that it was chosen with; 0 if there were too few.
-    """
-
-    penalty: float = PENALTY
-    temperature: float = 1.0
-    labels: int = 0
+    penalty: float = PENALTY  # per feature
+    temperature: float = 1.0  # that the logits are divided by
+    labels: int = 0  # number of labels that it was chosen with; 0 if there were too few
 
 
 @dataclass(frozen=True)
 class _ProbeState:
-    """A trained model: arrays that `LinearProbe.save` writes.
-
-    Attributes:
-        coefficients: ``(d, K)``, of centred features in their own units.
-        basis: ``(d, r)`` orthonormal directions of the posterior; None for the axes.
-        variances: ``(K, r + 1)`` of the posterior in rotated outputs; the last is the offset's.
-        rotation: ``(K, K)`` of the outputs.
-        prior: variance of the coefficients outside the basis.
-        scale: of the features: members' coefficients are for standardised ones.
-    """
+    """A trained model: arrays that `LinearProbe.save` writes."""
 
     mean: Floats
-    coefficients: Floats
+    coefficients: Floats  # ``(d, K)``, of centred features in their own units
     offsets: Floats
-    basis: Floats | None
+    basis: Floats | None  # ``(d, r)`` orthonormal directions of the posterior; None for the axes
+    # ``(K, r + 1)`` of the posterior in rotated outputs; the last is the offset's
     variances: Floats
-    rotation: Floats
-    prior: float
-    scale: float
+    rotation: Floats  # ``(K, K)`` of the outputs
+    prior: float  # variance of the coefficients outside the basis
+    scale: float  # of the features: members' coefficients are for standardised ones
 
 
 class EstimatorMethods:

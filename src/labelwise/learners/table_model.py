@@ -71,19 +71,12 @@ LEAST_COMPARED = {"linear": (0, 0), "forest": (3, 10), "boosting": (10, 100)}
 
 @dataclass(frozen=True)
 class TableTuning:
-    """The result of cross-validation; a later training can reuse it.
+    """The result of cross-validation; a later training can reuse it."""
 
-    Attributes:
-        model: one of `MODELS`.
-        temperature: that the logits are divided by.
-        labels: number of labels that it was chosen with; 0 if there were too few.
-        penalty: of the linear model, per feature.
-    """
-
-    model: str = "linear"
-    temperature: float = 1.0
-    labels: int = 0
-    penalty: float | None = None
+    model: str = "linear"  # one of `MODELS`
+    temperature: float = 1.0  # that the logits are divided by
+    labels: int = 0  # number of labels that it was chosen with; 0 if there were too few
+    penalty: float | None = None  # of the linear model, per feature
 
 
 def center_members(values: HostArray) -> Floats:

@@ -11,16 +11,11 @@ from labelwise.media.images import IMAGE_SUFFIXES
 
 @dataclass(frozen=True)
 class FolderImages:
-    """The images in a folder.
+    """The images in a folder."""
 
-    Attributes:
-        paths: relative to it, separated by /, in alphabetical order.
-        others: number of other files by suffix.
-    """
-
-    paths: Sequence[str]
+    paths: Sequence[str]  # relative to it, separated by /, in alphabetical order
     refused: Mapping[str, str]
-    others: Mapping[str, int]
+    others: Mapping[str, int]  # number of other files by suffix
 
 
 def find_images(folder: Path) -> FolderImages:

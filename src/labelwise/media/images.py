@@ -33,15 +33,11 @@ _SIDE_BY_SIDE = 512
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """Common format of a set of images.
+    """Common format of a set of images."""
 
-    Attributes:
-        side: of the square that each is scaled to.
-        broken: error message by file, for files that cannot be decoded.
-    """
-
-    side: int
+    side: int  # of the square that each is scaled to
     grey: bool
+    # Error message by file, for files that cannot be decoded
     broken: Mapping[Path, str] = field(default_factory=dict)
 
     @property

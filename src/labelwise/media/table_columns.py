@@ -31,14 +31,11 @@ from labelwise.media.tables import (
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The conversion of table columns to numbers; all values are JSON values.
+    """The conversion of table columns to numbers; all values are JSON values."""
 
-    Attributes:
-        categories: by column, the most frequent categories, at most `MOST_CATEGORIES`.
-        fills: by column of numbers with missing values, their median.
-    """
-
+    # By column, the most frequent categories, at most `MOST_CATEGORIES`
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # By column of numbers with missing values, their median
     fills: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod

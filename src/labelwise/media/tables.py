@@ -196,13 +196,9 @@ def to_category(value: Any) -> str:
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """The columns that make up an item.
+    """The columns that make up an item."""
 
-    Attributes:
-        text: text columns, to be joined; empty for numeric items.
-    """
-
-    text: tuple[str, ...]
+    text: tuple[str, ...]  # text columns, to be joined; empty for numeric items
     numeric: tuple[str, ...]
     notes: tuple[str, ...]
     categorical: tuple[str, ...] = ()

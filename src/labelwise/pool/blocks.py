@@ -332,17 +332,12 @@ def rows_per_block(row_bytes: int, block_bytes: int = BLOCK_BYTES) -> int:
 
 @dataclass(eq=False)
 class BlockRows(StoredRows):
-    """The rows of one block, read on access and checked the first time.
-
-    Attributes:
-        first: the block's first row in them.
-        ids: of all rows of the block.
-        without: sorted positions in the block of labelled items, which are left out, or None.
-    """
+    """The rows of one block, read on access and checked the first time."""
 
     sources: Sources
-    first: int
-    ids: Ids | RowNumbers
+    first: int  # the block's first row in them
+    ids: Ids | RowNumbers  # of all rows of the block
+    # Sorted positions in the block of labelled items, which are left out, or None
     without: Ids | None = None
     _checked: set[str] = field(default_factory=set, init=False)
     _compact: ArrayDict = field(default_factory=dict, init=False)

@@ -149,10 +149,6 @@ def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list
 class RowNumbers:
     """Ids that are the row numbers ``first`` to ``last - 1`` without some; they are not stored.
 
-    Attributes:
-        without: sorted numbers of the range that are left out.
-        keep: store the array once made, for pools of few blocks, where it is asked for often.
-
     Example:
         >>> RowNumbers(3, 8, without=np.array([5])).to_array()
         array([3, 4, 6, 7])
@@ -160,7 +156,9 @@ class RowNumbers:
 
     first: int
     last: int
+    # Sorted numbers of the range that are left out
     without: Ids = field(default_factory=partial(np.array, (), np.int64))
+    # Store the array once made, for pools of few blocks, where it is asked for often
     keep: bool = False
     _array: Ids | None = field(default=None, init=False, repr=False)
 
@@ -188,16 +186,13 @@ class RowNumbers:
 class IdIndex:
     """Positions of items by id: a binary search in the sorted ids, which are made when needed.
 
-    Attributes:
-        ids: of all items, which must be unique; row numbers are not sorted.
-
     Example:
         >>> index = IdIndex(np.array([30, 10, 20]))
         >>> index.find_positions([10, 30]), index.contains([20, 40])
         (array([1, 0]), array([ True, False]))
     """
 
-    ids: Ids | RowNumbers
+    ids: Ids | RowNumbers  # of all items, which must be unique; row numbers are not sorted
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.intp], Ids]:

@@ -124,20 +124,15 @@ class Division:
 
 @dataclass(frozen=True)
 class PoolPart:
-    """Rows ``first`` to ``last - 1`` of a pool, in a form that another process can open.
+    """Rows ``first`` to ``last - 1`` of a pool, in a form that another process can open."""
 
-    Attributes:
-        values: representations, or ``inputs`` for a learner; arrays hold only the rows of this
-            part.
-        names: the representations that a learner computes from the inputs.
-    """
-
+    # Representations, or ``inputs`` for a learner; arrays hold only the rows of this part
     values: Values
     first: int
     last: int
     ids: Ids | None
     labelled: Ids
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # the representations that a learner computes from the inputs
     block_bytes: int = BLOCK_BYTES
 
     def open(

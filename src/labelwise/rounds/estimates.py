@@ -28,22 +28,16 @@ from labelwise.rounds.measures import wilson_interval
 
 
 class AccuracyEstimate(NamedTuple):
-    """The accuracy of a model on items like those that were drawn at random.
-
-    Attributes:
-        low: the lower end of its 95 % interval.
-        labels: number of random labels that it is based on, ``n``.
-        effective_labels: number of labels that would give as precise an estimate without
-            predictions, ``n_e``; at least ``labels``.
-        power: weight of the predictions, from 0 to 1.
-    """
+    """The accuracy of a model on items like those that were drawn at random."""
 
     value: float
-    low: float
+    low: float  # the lower end of its 95 % interval
     high: float
-    labels: int
+    labels: int  # number of random labels that it is based on, ``n``
+    # Number of labels that would give as precise an estimate without predictions, ``n_e``; at least
+    # ``labels``
     effective_labels: float
-    power: float
+    power: float  # weight of the predictions, from 0 to 1
 
 
 def estimate_accuracy(correct: Any, confidence: Any, others: Any = ()) -> AccuracyEstimate:

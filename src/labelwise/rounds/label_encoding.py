@@ -21,10 +21,6 @@ _REMEDY = "set the classes with labelwise change classes=..., or change(classes=
 class LabelEncoding:
     """Maps labels to class numbers or values, and back.
 
-    Attributes:
-        regression: whether labels are values; values are used as they are.
-        names: the classes in order; None if whole numbers are the class numbers themselves.
-
     Example:
         >>> encoding = LabelEncoding.from_labels(["dog", "owl", "cat"])
         >>> encoding.encode(["owl", "cat"])
@@ -33,7 +29,8 @@ class LabelEncoding:
         'owl'
     """
 
-    regression: bool = False
+    regression: bool = False  # whether labels are values; values are used as they are
+    # The classes in order; None if whole numbers are the class numbers themselves
     names: tuple[Label, ...] | None = None
 
     @classmethod

@@ -135,17 +135,11 @@ def measure_reliability(confidence: Any, correct: Any) -> list[tuple[float, floa
 
 
 class SuspiciousLabel(NamedTuple):
-    """A label that differs from its out-of-fold prediction.
+    """A label that differs from its out-of-fold prediction."""
 
-    Attributes:
-        row: of the labelled item.
-        probability: of its label, out of fold.
-        predicted: column of the predicted class.
-    """
-
-    row: int
-    probability: float
-    predicted: int
+    row: int  # of the labelled item
+    probability: float  # of its label, out of fold
+    predicted: int  # column of the predicted class
 
 
 def rank_suspicious_labels(logits: Any, targets: Any, most: int) -> list[SuspiciousLabel]:

@@ -22,38 +22,25 @@ Step = Literal["ask", "train", "tune"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleState:
-    """The state that determines the next step; a caller fills it in from its record.
+    """The state that determines the next step; a caller fills it in from its record."""
 
-    Attributes:
-        left: number of items that may still be asked for, by the pool and the budget.
-        open_items: number of items of all batches that still wait for labels.
-        batch_size: number of items of the last batch; None before the first batch.
-        batch_open: how many of them still wait for labels.
-        trained_labels: number of labels when its training began.
-        tail: share of a batch that may be open when training begins.
-        failed_labels: number of labels at the last failure that the caller saw, or None.
-        train_first: whether to train on labels that exist before the first batch.
-        trainable: whether the labels can train a model; False if all are of one class.
-        tuning_due: whether the last model waits for cross-validation.
-        rolling: number of waiting items that a new model may select again.
-    """
-
-    left: int
+    left: int  # number of items that may still be asked for, by the pool and the budget
     labels: int = 0
-    open_items: int = 0
-    batch_size: int | None = None
-    batch_open: int = 0
+    open_items: int = 0  # number of items of all batches that still wait for labels
+    batch_size: int | None = None  # number of items of the last batch; None before the first batch
+    batch_open: int = 0  # how many of them still wait for labels
     batch_model: int | None = None
     trained_model: int | None = None
-    trained_labels: int = 0
-    tail: float = 0.2
+    trained_labels: int = 0  # number of labels when its training began
+    tail: float = 0.2  # share of a batch that may be open when training begins
     training: bool = False
     failed: bool = False
+    # Number of labels at the last failure that the caller saw, or None
     failed_labels: int | None = None
-    train_first: bool = False
-    trainable: bool = True
-    tuning_due: bool = False
-    rolling: int = 0
+    train_first: bool = False  # whether to train on labels that exist before the first batch
+    trainable: bool = True  # whether the labels can train a model; False if all are of one class
+    tuning_due: bool = False  # whether the last model waits for cross-validation
+    rolling: int = 0  # number of waiting items that a new model may select again
 
 
 def advance(state: ScheduleState) -> Step | None:

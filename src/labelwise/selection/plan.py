@@ -49,22 +49,18 @@ class ReadSpeed:
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """The cost of a selection.
-
-    Attributes:
-        shapes: by representation, the shape of one row for every model.
-        reader_bytes: memory of file readers besides the block.
-    """
+    """The cost of a selection."""
 
     strategy: str
     budget: int
     items: int
+    # By representation, the shape of one row for every model
     shapes: Mapping[str, tuple[tuple[int, ...], ...]]
     row_bytes: int
     block_rows: int
     cost: Cost
     speed: ReadSpeed | None = None
-    reader_bytes: int = 0
+    reader_bytes: int = 0  # memory of file readers besides the block
 
     @property
     def blocks(self) -> int:

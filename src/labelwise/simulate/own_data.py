@@ -56,21 +56,15 @@ _LABELS = ("labels", "targets", "label", "target", "y", "Y")
 
 @dataclass(frozen=True, eq=False)
 class OwnData:
-    """Labelled items, checked.
-
-    Attributes:
-        kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        inputs: ``(n,)`` texts or paths of images as objects, images ``(n, channels, height,
-            width)``, or ``(n, d)`` float64.
-        targets: ``(n,)`` int64 classes from 0, or ``(n, 1)`` float32 values.
-        classes: names in the order of their numbers; None for a regression.
-    """
+    """Labelled items, checked."""
 
     name: str
-    kind: str
+    kind: str  # ``"images"``, ``"texts"`` or ``"numbers"``
+    # ``(n,)`` texts or paths of images as objects, images ``(n, channels, height, width)``, or
+    # ``(n, d)`` float64
     inputs: Arrays
-    targets: Arrays
-    classes: tuple[str, ...] | None
+    targets: Arrays  # ``(n,)`` int64 classes from 0, or ``(n, 1)`` float32 values
+    classes: tuple[str, ...] | None  # names in the order of their numbers; None for a regression
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -28,24 +28,16 @@ from labelwise.rounds.default_strategies import BASELINE
 
 @dataclass(frozen=True)
 class LabelSaving:
-    """One strategy against random.
-
-    Attributes:
-        needed: labels at which it reaches the final value of random; inf if it never does.
-        baseline: labels at which random reaches it, on the mean curve.
-        saved: share of random's labels that it saves; -inf if it never reaches the target.
-        target: final value of random.
-        verdict: better, likely better, unclear, likely worse, worse, or one seed.
-    """
+    """One strategy against random."""
 
     strategy: str
-    needed: Estimate
-    baseline: float
-    saved: Estimate
-    target: float
+    needed: Estimate  # labels at which it reaches the final value of random; inf if it never does
+    baseline: float  # labels at which random reaches it, on the mean curve
+    saved: Estimate  # share of random's labels that it saves; -inf if it never reaches the target
+    target: float  # final value of random
     final: float
     most: int
-    verdict: str
+    verdict: str  # better, likely better, unclear, likely worse, worse, or one seed
     metric: str
 
     @property

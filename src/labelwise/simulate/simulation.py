@@ -41,17 +41,12 @@ ROUNDS, MOST_POOL = 10, 20_000
 
 @dataclass(frozen=True)
 class Simulation:
-    """The results of a simulation.
-
-    Attributes:
-        rounds: one result per strategy, seed and batch.
-        savings: one entry per strategy compared with random, the best first.
-    """
+    """The results of a simulation."""
 
     data: OwnData
     plan: Protocol
-    rounds: list[RoundResult]
-    savings: tuple[LabelSaving, ...]
+    rounds: list[RoundResult]  # one result per strategy, seed and batch
+    savings: tuple[LabelSaving, ...]  # one entry per strategy compared with random, the best first
 
 
 def simulate(

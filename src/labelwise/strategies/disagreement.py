@@ -35,19 +35,12 @@ NOISE_STREAM = 21
 
 
 class VoteChanges(NamedTuple):
-    """The change of the votes for some items.
+    """The change of the votes for some items."""
 
-    Attributes:
-        models: ``(n,)``, number of models that change their vote.
-        entropy: ``(n,)``, sum of the vote entropies of all models, in nats.
-        most: largest possible sum.
-        given: number of models.
-    """
-
-    models: Floats
-    entropy: Floats
-    most: float
-    given: int
+    models: Floats  # ``(n,)``, number of models that change their vote
+    entropy: Floats  # ``(n,)``, sum of the vote entropies of all models, in nats
+    most: float  # largest possible sum
+    given: int  # number of models
 
 
 def choose_batch(

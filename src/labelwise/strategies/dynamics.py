@@ -82,19 +82,12 @@ class Redundancy(NamedTuple):
 
 
 class DynamicsPlan(NamedTuple):
-    """Facts for every block.
+    """Facts for every block."""
 
-    Attributes:
-        own: the factor of the squared norm, 1 or 0.
-        cross: the factor of the product with the labelled gradient.
-        pull: ``(K, d)`` labelled gradient of the last layer; None if it is not used.
-        pseudo: how the gradients of the last layer are computed.
-    """
-
-    own: float
-    cross: float
-    pull: Floats | None
-    pseudo: PseudoLabels
+    own: float  # the factor of the squared norm, 1 or 0
+    cross: float  # the factor of the product with the labelled gradient
+    pull: Floats | None  # ``(K, d)`` labelled gradient of the last layer; None if it is not used
+    pseudo: PseudoLabels  # how the gradients of the last layer are computed
 
 
 def choose_batch(

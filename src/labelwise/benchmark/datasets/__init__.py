@@ -41,21 +41,16 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set in memory.
-
-    Attributes:
-        inputs: the training pool: float32 images ``(n, channels, side, side)`` in [0, 1], float32
-            feature rows ``(n, d)``, or ``(n,)`` texts as objects.
-        targets: ``(n,)`` int64 classes from 0, or ``(n, k)`` float32 values.
-        classes: number of classes; None for regression.
-    """
+    """A data set in memory."""
 
     name: str
+    # The training pool: float32 images ``(n, channels, side, side)`` in [0, 1], float32 feature
+    # rows ``(n, d)``, or ``(n,)`` texts as objects
     inputs: Arrays
-    targets: Arrays
+    targets: Arrays  # ``(n,)`` int64 classes from 0, or ``(n, k)`` float32 values
     test_inputs: Arrays
     test_targets: Arrays
-    classes: int | None
+    classes: int | None  # number of classes; None for regression
     source: str
 
     @property

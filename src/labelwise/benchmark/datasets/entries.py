@@ -20,63 +20,43 @@ MatchedFiles = Sequence[Sequence[tuple[str, bytes]]]
 
 
 class DatasetArrays(NamedTuple):
-    """A data set as stored: images as uint8 where the original has bytes, texts as objects.
+    """A data set as stored: images as uint8 where the original has bytes, texts as objects."""
 
-    Attributes:
-        inputs: ``(n, channels, side, side)``, ``(n, d)`` or ``(n,)`` texts of the training pool.
-        targets: ``(n,)`` int64 classes or ``(n, k)`` float32 values.
-    """
-
+    # ``(n, channels, side, side)``, ``(n, d)`` or ``(n,)`` texts of the training pool
     inputs: Arrays
-    targets: Arrays
+    targets: Arrays  # ``(n,)`` int64 classes or ``(n, k)`` float32 values
     test_inputs: Arrays
     test_targets: Arrays
 
 
 @dataclass(frozen=True)
 class FileLayout:
-    """One form in which the files of a data set are distributed.
-
-    Attributes:
-        patterns: lower-case path patterns; each must match at least one file.
-        read: converts the matching files to arrays.
-    """
+    """One form in which the files of a data set are distributed."""
 
     form: str
-    patterns: tuple[str, ...]
-    read: Callable[[MatchedFiles], DatasetArrays]
+    patterns: tuple[str, ...]  # lower-case path patterns; each must match at least one file
+    read: Callable[[MatchedFiles], DatasetArrays]  # converts the matching files to arrays
 
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """Known facts about a data set.
+    """Known facts about a data set."""
 
-    Attributes:
-        name: the name that `load` takes.
-        shape: shape of one item; empty for texts.
-        classes: number of classes; None for regression.
-        layouts: supported file layouts; empty for a data set bundled with scikit-learn.
-        licence: terms of use as far as known.
-        home: source of the original files.
-        packages: packages that contain the files, read together.
-        train_counts: items per class in the training pool, where known.
-        digest: checksum of the arrays (`store.digest_arrays`), where the files could be read.
-        other_counts: further (train, test) sizes of other releases.
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    name: str  # the name that `load` takes
+    shape: tuple[int, ...]  # shape of one item; empty for texts
     train: int
     test: int
-    classes: int | None
+    classes: int | None  # number of classes; None for regression
+    # Supported file layouts; empty for a data set bundled with scikit-learn
     layouts: tuple[FileLayout, ...] = ()
-    licence: str = "not stated"
-    home: str = ""
-    packages: tuple[DataPackage, ...] = ()
-    train_counts: tuple[int, ...] | None = None
+    licence: str = "not stated"  # terms of use as far as known
+    home: str = ""  # source of the original files
+    packages: tuple[DataPackage, ...] = ()  # packages that contain the files, read together
+    train_counts: tuple[int, ...] | None = None  # items per class in the training pool, where known
     test_counts: tuple[int, ...] | None = None
+    # Checksum of the arrays (`store.digest_arrays`), where the files could be read
     digest: str | None = None
-    other_counts: tuple[tuple[int, int], ...] = ()
+    other_counts: tuple[tuple[int, int], ...] = ()  # further (train, test) sizes of other releases
     bundled: bool = False
 
     @property

@@ -18,15 +18,7 @@ _AXES = {"lewis_total": "models", "approximation_ratio": "epochs", "generated_qu
 
 @dataclass(frozen=True)
 class ExperimentRuns:
-    """All runs of one experiment at one scale.
-
-    Attributes:
-        strategies: ``k`` names, with options where a strategy was run with several.
-        seeds: ``s`` seeds.
-        labels: ``(r,)``, all measured numbers of labels.
-        values: ``(k, s, r)``; nan where there is no finite measurement.
-        notes: sentences about missing or odd results.
-    """
+    """All runs of one experiment at one scale."""
 
     name: str
     scale: str
@@ -34,12 +26,12 @@ class ExperimentRuns:
     network: str
     metric: str
     higher_is_better: bool
-    strategies: tuple[str, ...]
-    seeds: tuple[int, ...]
-    labels: Ids
-    values: Floats
+    strategies: tuple[str, ...]  # ``k`` names, with options where a strategy was run with several
+    seeds: tuple[int, ...]  # ``s`` seeds
+    labels: Ids  # ``(r,)``, all measured numbers of labels
+    values: Floats  # ``(k, s, r)``; nan where there is no finite measurement
     rounds: dict[str, list[RoundResult]]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # sentences about missing or odd results
 
     @property
     def axis(self) -> str:

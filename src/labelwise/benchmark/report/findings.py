@@ -40,43 +40,30 @@ SHARE = 0.97  # Share of the best final mean: the target of the ally paper
 
 @dataclass(frozen=True)
 class StrategySummary:
-    """Measures of one strategy; estimates are None without a complete run.
-
-    Attributes:
-        area: mean area under the curve, in the unit of the metric.
-        area_deviation: its standard deviation over seeds, nan for one.
-        needed: labels to reach the share of the best final mean.
-        saved: label saving against the best other baseline, or None without one.
-        needed_baseline: labels to reach the final value of the first baseline.
-    """
+    """Measures of one strategy; estimates are None without a complete run."""
 
     strategy: str
     runs: int
-    area: Estimate | None = None
-    area_deviation: float = float("nan")
+    area: Estimate | None = None  # mean area under the curve, in the unit of the metric
+    area_deviation: float = float("nan")  # its standard deviation over seeds, nan for one
     final: Estimate | None = None
-    needed: Estimate | None = None
+    needed: Estimate | None = None  # labels to reach the share of the best final mean
+    # Label saving against the best other baseline, or None without one
     saved: Estimate | None = None
-    needed_baseline: Estimate | None = None
+    needed_baseline: Estimate | None = None  # labels to reach the final value of the first baseline
 
 
 @dataclass(frozen=True)
 class StrategyComparison:
-    """One strategy against a baseline; the area decides the verdict.
-
-    Attributes:
-        p_flip: corrected p-value of the area's sign-flip test.
-        p_t: corrected p-value of the area's t test.
-        family: number of comparisons that the correction counts.
-    """
+    """One strategy against a baseline; the area decides the verdict."""
 
     strategy: str
     baseline: str
     area: PairedDifference
     final: PairedDifference
-    p_flip: float
-    p_t: float
-    family: int
+    p_flip: float  # corrected p-value of the area's sign-flip test
+    p_t: float  # corrected p-value of the area's t test
+    family: int  # number of comparisons that the correction counts
 
     @property
     def verdict(self) -> str:
@@ -101,43 +88,29 @@ class StrategyComparison:
 
 @dataclass(frozen=True)
 class StrategyCosts:
-    """Costs of a strategy, means over seeds; nan where nothing was recorded.
-
-    Attributes:
-        first: seconds to represent and select for the first batch.
-        batch: seconds to represent and select, mean over all batches.
-        imbalance: largest over smallest class count with all labels.
-        effective: effective size of the weights as a share of the picks; nan without weights.
-        spread: standard deviation over the models with all labels; nan for one model.
-    """
+    """Costs of a strategy, means over seeds; nan where nothing was recorded."""
 
     strategy: str
-    first: float
-    batch: float
+    first: float  # seconds to represent and select for the first batch
+    batch: float  # seconds to represent and select, mean over all batches
     train: float
     megabytes: float
-    imbalance: float
-    effective: float
-    spread: float
+    imbalance: float  # largest over smallest class count with all labels
+    effective: float  # effective size of the weights as a share of the picks; nan without weights
+    spread: float  # standard deviation over the models with all labels; nan for one model
 
 
 @dataclass(frozen=True)
 class ExperimentFindings:
-    """Everything that one section of the report contains.
-
-    Attributes:
-        baselines: the requested baselines that were run.
-        wins: ``(k, k)``, in the order of the summaries.
-        target: 97 % of the best final mean; nan where that is meaningless.
-    """
+    """Everything that one section of the report contains."""
 
     experiment: ExperimentRuns
     summaries: tuple[StrategySummary, ...]
-    baselines: tuple[str, ...]
+    baselines: tuple[str, ...]  # the requested baselines that were run
     comparisons: dict[str, tuple[StrategyComparison, ...]]
-    wins: Floats
+    wins: Floats  # ``(k, k)``, in the order of the summaries
     costs: tuple[StrategyCosts, ...]
-    target: float
+    target: float  # 97 % of the best final mean; nan where that is meaningless
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -165,18 +138,13 @@ class ExperimentFindings:
 
 @dataclass(frozen=True)
 class CombinedFindings:
-    """Results over several experiments.
-
-    Attributes:
-        wins: ``(k, k)``, mean over experiments.
-        ranks: of the strategies that all experiments have; None if there are too few.
-        left_out: strategies without a complete run in some experiment.
-    """
+    """Results over several experiments."""
 
     names: tuple[str, ...]
-    wins: Floats
+    wins: Floats  # ``(k, k)``, mean over experiments
+    # Of the strategies that all experiments have; None if there are too few
     ranks: MeanRanks | None
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # strategies without a complete run in some experiment
 
 
 def analyse_experiment(

@@ -35,14 +35,10 @@ class PrintedValue(NamedTuple):
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One quantity of one experiment in a paper.
-
-    Attributes:
-        quantity: area or final (accuracy in %), seconds (of the first batch), or imbalance.
-    """
+    """One quantity of one experiment in a paper."""
 
     where: str
-    quantity: str
+    quantity: str  # area or final (accuracy in %), seconds (of the first batch), or imbalance
     values: Mapping[str, PrintedValue]
     note: str = ""
 

@@ -41,24 +41,17 @@ class PairedGain:
 
 @dataclass(frozen=True)
 class CurveSummary:
-    """One strategy of an experiment.
-
-    Attributes:
-        thirds: means over the thirds of the rounds.
-        needed: labels to match random with half and with all labels, on shared seeds; inf if never.
-        gains: over random and other strategies, whole curve.
-        first_gain: over random, first third.
-        oracle_share: gain over random as a share of the oracle's; nan without an oracle.
-    """
+    """One strategy of an experiment."""
 
     strategy: str
     seeds: int
-    thirds: tuple[float, float, float]
+    thirds: tuple[float, float, float]  # means over the thirds of the rounds
+    # Labels to match random with half and with all labels, on shared seeds; inf if never
     needed: tuple[float, float]
     measures: dict[str, float]
-    gains: dict[str, PairedGain]
-    first_gain: PairedGain | None
-    oracle_share: float
+    gains: dict[str, PairedGain]  # over random and other strategies, whole curve
+    first_gain: PairedGain | None  # over random, first third
+    oracle_share: float  # gain over random as a share of the oracle's; nan without an oracle
 
 
 def read_frozen(paths: Iterable[Path | str]) -> list[ExperimentRuns]:

@@ -57,31 +57,20 @@ RECORDED_STEPS, ROUNDS = 16, 4
 
 
 class FarthestState(NamedTuple):
-    """State of a block, all ``(n,)``.
+    """State of a block, all ``(n,)``."""
 
-    Attributes:
-        norms: squared norms of the (possibly shifted) rows.
-        nearest: squared distances to the nearest center, or infinity.
-        lengths: squared distances to the mean, which score a first pick without centers.
-    """
-
-    norms: Array
-    nearest: Array
-    lengths: Array
+    norms: Array  # squared norms of the (possibly shifted) rows
+    nearest: Array  # squared distances to the nearest center, or infinity
+    lengths: Array  # squared distances to the mean, which score a first pick without centers
 
 
 @dataclass(frozen=True)
 class FarthestPlan:
-    """The distance measure of rows.
+    """The distance measure of rows."""
 
-    Attributes:
-        moved: reads rows, moved where that improves precision.
-        plain: reads them without the shift, which rounds.
-        mean: of all rows, ``(d,)``, or ``(K, d)`` of `Factored`; None if it is not needed.
-    """
-
-    moved: MovedReader
-    plain: MovedReader
+    moved: MovedReader  # reads rows, moved where that improves precision
+    plain: MovedReader  # reads them without the shift, which rounds
+    # Of all rows, ``(d,)``, or ``(K, d)`` of `Factored`; None if it is not needed
     mean: Floats | None = None
 
     def __call__(self, rows: Rows) -> Embedding:

@@ -31,21 +31,13 @@ LARGE_CLUSTERS = 8  # Clusters of at least this many rows on average are summed 
 
 @dataclass(frozen=True)
 class KMeansClusters:
-    """Clusters of all rows, in the order of `Shards.ids`.
+    """Clusters of all rows, in the order of `Shards.ids`."""
 
-    Attributes:
-        centres: ``(k, d)`` float64.
-        labels: ``(n,)`` number of each row's cluster.
-        distances: ``(n,)`` squared distance of each row to its centre.
-        rounds: number of rounds.
-        moved: the reader that moved the rows to keep distances precise.
-    """
-
-    centres: Floats
-    labels: NDArray[np.int64]
-    distances: Floats
-    rounds: int
-    moved: MovedReader
+    centres: Floats  # ``(k, d)`` float64
+    labels: NDArray[np.int64]  # ``(n,)`` number of each row's cluster
+    distances: Floats  # ``(n,)`` squared distance of each row to its centre
+    rounds: int  # number of rounds
+    moved: MovedReader  # the reader that moved the rows to keep distances precise
 
     @property
     def inertia(self) -> float:

@@ -155,25 +155,15 @@ class RingBatch:
 
 @dataclass
 class SeedingRun:
-    """A seeding in progress.
+    """A seeding in progress."""
 
-    Attributes:
-        shards: the rows.
-        embed: reads them.
-        seed: determines all draws.
-        k: number of picks wanted.
-        name: label of the progress reports.
-        ids: the picks so far.
-        scores: their D^2 when they were drawn.
-    """
-
-    shards: Shards
-    embed: MovedReader
-    seed: int
-    k: int
-    name: str
-    ids: list[int] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
+    shards: Shards  # the rows
+    embed: MovedReader  # reads them
+    seed: int  # determines all draws
+    k: int  # number of picks wanted
+    name: str  # label of the progress reports
+    ids: list[int] = field(default_factory=list)  # the picks so far
+    scores: list[float] = field(default_factory=list)  # their D^2 when they were drawn
     _added: list[Embedding] = field(default_factory=list)  # since all rows were measured
     _measured: int = 0  # number of picks that the rates of all rows count
     _epoch: int = 0
@@ -292,23 +282,15 @@ class SeedingRun:
 
 @dataclass
 class ClockBlock:
-    """State of a block; ``(n,)`` each, on the host except the embedding and the norms.
+    """State of a block; ``(n,)`` each, on the host except the embedding and the norms."""
 
-    Attributes:
-        embedding: kept if it is small.
-        norms: squared norms of the rows.
-        rates: bounds of D^2; 0 for picks.
-        rings: time of the next ring of every clock.
-        rung: positions of the items that rang last.
-        rounding: squared distances up to this multiple of the norm may be rounding alone, so that
-            copies of a center are never drawn.
-    """
-
-    embedding: Embedding | None
-    norms: Array
-    rates: Array
-    rings: Floats
-    rung: NDArray[np.intp]
+    embedding: Embedding | None  # kept if it is small
+    norms: Array  # squared norms of the rows
+    rates: Array  # bounds of D^2; 0 for picks
+    rings: Floats  # time of the next ring of every clock
+    rung: NDArray[np.intp]  # positions of the items that rang last
+    # Squared distances up to this multiple of the norm may be rounding alone, so that copies of a
+    # center are never drawn
     rounding: float
 
 

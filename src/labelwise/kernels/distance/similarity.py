@@ -46,22 +46,15 @@ WIDTH_ITEMS, WIDTH_STREAM = 1000, 1
 
 @dataclass(frozen=True)
 class SimilarityKernel:
-    """A similarity from 0 to 1 of two rows.
+    """A similarity from 0 to 1 of two rows."""
 
-    Attributes:
-        kind: "cosine", the clipped cosine of centered rows; "gaussian", ``exp(-|x - y|^2 / s^2)``;
-            or "tophat", 1 up to a distance of ``s`` and 0 beyond.
-        mean: that rows are centered by, ``(d,)``.
-        width: ``s``.
-        power: of the cosine.
-        narrows: whether `narrow` sets the power.
-    """
-
+    # "cosine", the clipped cosine of centered rows; "gaussian", ``exp(-|x - y|^2 / s^2)``; or
+    # "tophat", 1 up to a distance of ``s`` and 0 beyond
     kind: str
-    mean: Floats
-    width: float = 1.0
-    power: float = 1.0
-    narrows: bool = False
+    mean: Floats  # that rows are centered by, ``(d,)``
+    width: float = 1.0  # ``s``
+    power: float = 1.0  # of the cosine
+    narrows: bool = False  # whether `narrow` sets the power
 
     def narrow(self, covered: Floats) -> "SimilarityKernel":
         """The kernel whose power makes a typical target half covered by the labelled items.

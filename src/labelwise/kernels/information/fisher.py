@@ -107,41 +107,24 @@ def _mix_classes(blocks: Array, probabilities: Array | None) -> Array:
 
 
 class FisherPlan(NamedTuple):
-    """The arrays that the information is computed from.
+    """The arrays that the information is computed from."""
 
-    Attributes:
-        regression: whether there are values instead of classes.
-        classes: ``K``; 1 for regression.
-        dimension: ``d``, after the projection.
-        scale: factor of ``V``.
-        unit: factor of the features.
-        directions: orthonormal columns that features are projected to, or None.
-    """
-
-    regression: bool
-    classes: int
-    dimension: int
-    scale: float
-    unit: float = 1.0
-    directions: Floats | None = None
+    regression: bool  # whether there are values instead of classes
+    classes: int  # ``K``; 1 for regression
+    dimension: int  # ``d``, after the projection
+    scale: float  # factor of ``V``
+    unit: float = 1.0  # factor of the features
+    directions: Floats | None = None  # orthonormal columns that features are projected to, or None
 
 
 class InverseUpdate(NamedTuple):
-    """The effect of one item: the inverse of ``M`` becomes itself plus ``sign W W^T``.
+    """The effect of one item: the inverse of ``M`` becomes itself plus ``sign W W^T``."""
 
-    Attributes:
-        item: its id.
-        sign: -1 if it is added, 1 if it is removed.
-        root: ``W``, ``(K d, K)``.
-        image: the inverse before times ``F W``, ``(K d, K)``.
-        core: ``W^T F W``, ``(K, K)``.
-    """
-
-    item: int
-    sign: int
-    root: Floats
-    image: Floats
-    core: Floats
+    item: int  # its id
+    sign: int  # -1 if it is added, 1 if it is removed
+    root: Floats  # ``W``, ``(K d, K)``
+    image: Floats  # the inverse before times ``F W``, ``(K d, K)``
+    core: Floats  # ``W^T F W``, ``(K, K)``
 
 
 @dataclass

@@ -42,14 +42,10 @@ NOISE_STREAM = 11
 
 
 class Outcomes(NamedTuple):
-    """Possible labels of the picks, and the members' posteriors given them.
+    """Possible labels of the picks, and the members' posteriors given them."""
 
-    Attributes:
-        weights: ``(S,)``, the probability of each outcome; they sum to 1.
-        posteriors: ``(S, M)``, the probability of each member given the outcome; rows sum to 1.
-    """
-
-    weights: Floats
+    weights: Floats  # ``(S,)``, the probability of each outcome; they sum to 1
+    # ``(S, M)``, the probability of each member given the outcome; rows sum to 1
     posteriors: Floats
 
 

@@ -84,19 +84,12 @@ _PACE = 0.78  # measured ratio of the rounds of a full run to its normalizer
 
 @dataclass(frozen=True)
 class BssDraws:
-    """Result of a run of randomized BSS.
+    """Result of a run of randomized BSS."""
 
-    Attributes:
-        ids: ``(b,)``, distinct items in the order of their first draw.
-        weights: ``(b,)``, number of pool items that each represents; the sum is about ``n``.
-        counts: ``(b,)``, number of draws of each (0 for an item filled up).
-        info: diagnostics, see `randomized_bss`.
-    """
-
-    ids: Ids
-    weights: Floats
-    counts: Ids
-    info: JsonObject
+    ids: Ids  # ``(b,)``, distinct items in the order of their first draw
+    weights: Floats  # ``(b,)``, number of pool items that each represents; the sum is about ``n``
+    counts: Ids  # ``(b,)``, number of draws of each (0 for an item filled up)
+    info: JsonObject  # diagnostics, see `randomized_bss`
 
 
 def randomized_bss(

@@ -45,16 +45,12 @@ _SMALLEST_SQUARE = 1e-250  # Smaller squares of float64 numbers have lost digits
 
 @dataclass(frozen=True)
 class Whitening:
-    """A change of columns that makes the columns of the rows orthonormal.
+    """A change of columns that makes the columns of the rows orthonormal."""
 
-    Attributes:
-        transform: ``(d, r)`` float64; the columns of ``A @ transform`` are orthonormal (shorter
-            with a ridge).
-        amplification: ratio of the rounding error of a typical entry of ``A @ transform`` to that
-            of an entry of ``A``.
-    """
-
+    # ``(d, r)`` float64; the columns of ``A @ transform`` are orthonormal (shorter with a ridge)
     transform: Array
+    # Ratio of the rounding error of a typical entry of ``A @ transform`` to that of an entry of
+    # ``A``
     amplification: float
 
     @property

@@ -59,22 +59,16 @@ _MAX_LOG_SHARE = np.log(1e6)
 
 @dataclass(frozen=True, kw_only=True)
 class LewisSettings:
-    """Settings of the iteration.
-
-    Attributes:
-        tol: largest change of a ``log w`` at which the iteration has converged.
-        rtol: relative rank tolerance, as in `leverage_scores`.
-        double: multiply in float64 from the first round on, so that the weights of float32 rows
-            depend on the split into blocks by less than about 1e-9 (instead of 1e-6).
-        damping: the first theta; ``4 / (p + 2)`` if None.
-    """
+    """Settings of the iteration."""
 
     p: float
-    tol: float = 1e-6
+    tol: float = 1e-6  # largest change of a ``log w`` at which the iteration has converged
     max_iterations: int = 500
-    rtol: float | None = None
+    rtol: float | None = None  # relative rank tolerance, as in `leverage_scores`
+    # Multiply in float64 from the first round on, so that the weights of float32 rows depend on the
+    # split into blocks by less than about 1e-9 (instead of 1e-6)
     double: bool = False
-    damping: float | None = None
+    damping: float | None = None  # the first theta; ``4 / (p + 2)`` if None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.p, Real) and 0 < self.p < np.inf):
@@ -89,19 +83,12 @@ class LewisSettings:
 
 @dataclass(frozen=True)
 class LewisWeights:
-    """Lewis weights with diagnostics.
+    """Lewis weights with diagnostics."""
 
-    Attributes:
-        weights: ``(n,)``, in the order of the blocks.
-        iterations: passes after the rank was known; 0 if none was needed.
-        residual: largest ``|F(y) - y|`` of the last round.
-        rank: of the rows, which is the sum of the weights.
-    """
-
-    weights: Floats
-    iterations: int
-    residual: float
-    rank: int
+    weights: Floats  # ``(n,)``, in the order of the blocks
+    iterations: int  # passes after the rank was known; 0 if none was needed
+    residual: float  # largest ``|F(y) - y|`` of the last round
+    rank: int  # of the rows, which is the sum of the weights
 
 
 def lewis_weights(

@@ -43,20 +43,14 @@ HOT_ROWS, HOT_SHARE = 256, 32  # Proposals that count every pick at once: at lea
 
 @dataclass
 class BlockScores:
-    """The state of a block; all arrays have one entry per row of the block.
-
-    Attributes:
-        taken: marks picked rows, on the device of the rows.
-        seen: row ``i`` has counted the first ``seen[i]`` picks.
-        base: every row has counted at least this many.
-        picked: rows of the picks, on the device of the rows.
-    """
+    """The state of a block; all arrays have one entry per row of the block."""
 
     state: BlockState
     bounds: Floats
-    taken: Array
-    seen: NDArray[np.int32]
-    base: int = 0
+    taken: Array  # marks picked rows, on the device of the rows
+    seen: NDArray[np.int32]  # row ``i`` has counted the first ``seen[i]`` picks
+    base: int = 0  # every row has counted at least this many
+    # Rows of the picks, on the device of the rows
     picked: GrowingRows = field(default_factory=GrowingRows)
 
     def add_picks(self, new: Rows, new_ids: Ids, ids: Ids) -> None:
@@ -76,22 +70,15 @@ class BlockScores:
 
 @dataclass
 class Proposal:
-    """Rows of one block that may be picked next.
-
-    Attributes:
-        state: of the strategy for these rows.
-        slack: ``(n,)``, how far rounding may have moved each score.
-        outside: upper bound on the scores of all other rows of the block.
-        updated: number of rows that had to be updated for the proposal.
-    """
+    """Rows of one block that may be picked next."""
 
     ids: Ids
     rows: ArrayDict
-    state: BlockState
+    state: BlockState  # of the strategy for these rows
     scores: Floats
-    slack: Floats
-    outside: float = -np.inf
-    updated: int = 0
+    slack: Floats  # ``(n,)``, how far rounding may have moved each score
+    outside: float = -np.inf  # upper bound on the scores of all other rows of the block
+    updated: int = 0  # number of rows that had to be updated for the proposal
 
 
 def take_state(state: BlockState, positions: NDArray[np.intp]) -> BlockState:

@@ -74,19 +74,12 @@ def score_with_error(
 
 
 class PursuitResidual(NamedTuple):
-    """The part of ``R`` that blocks need.
+    """The part of ``R`` that blocks need."""
 
-    Attributes:
-        matrix: ``(K, d)``, or None if the products come from columns.
-        weights: ``(t,)`` of the picks so far.
-        scale: length of the added terms, which bounds the rounding error.
-        pick: vector of the last pick.
-    """
-
-    matrix: Array | None
-    weights: Array
-    scale: Array
-    pick: Factored | None = None
+    matrix: Array | None  # ``(K, d)``, or None if the products come from columns
+    weights: Array  # ``(t,)`` of the picks so far
+    scale: Array  # length of the added terms, which bounds the rounding error
+    pick: Factored | None = None  # vector of the last pick
 
 
 class GreedyPursuit:
@@ -213,24 +206,16 @@ def limit_columns(problem: SparseProblem) -> int:
 
 
 class GreedySparseState(NamedTuple):
-    """State of a block.
-
-    Attributes:
-        h: ``(n, d)`` second factors, or ``(n, 0)`` where they are the stored features.
-        columns: ``(n, c)`` products with the picks.
-        first: ``(n,)`` products with ``-v``.
-        scores: ``(n,)`` decrease of the unscaled objective.
-        slack: ``(n,)`` bounds on the rounding of the scores.
-    """
+    """State of a block."""
 
     a: Array
-    h: Array
-    columns: Array
+    h: Array  # ``(n, d)`` second factors, or ``(n, 0)`` where they are the stored features
+    columns: Array  # ``(n, c)`` products with the picks
     norms: Array
     costs: Array
-    first: Array
-    scores: Array
-    slack: Array
+    first: Array  # ``(n,)`` products with ``-v``
+    scores: Array  # ``(n,)`` decrease of the unscaled objective
+    slack: Array  # ``(n,)`` bounds on the rounding of the scores
 
 
 def start_block(rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:

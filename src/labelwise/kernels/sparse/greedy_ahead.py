@@ -63,33 +63,20 @@ class PursuitWindow(NamedTuple):
 
 
 class TentativePicks(NamedTuple):
-    """Picks from a window before they are checked.
+    """Picks from a window before they are checked."""
 
-    Attributes:
-        index: ``(k,)`` positions in the window; negative if no row was left.
-        weights: ``(k + 1, t)`` weights of earlier picks, before every pick and at the end.
-        window_weights: ``(k + 1, w)`` the same for the rows of the window.
-    """
-
-    index: Array
-    weights: Array
-    window_weights: Array
+    index: Array  # ``(k,)`` positions in the window; negative if no row was left
+    weights: Array  # ``(k + 1, t)`` weights of earlier picks, before every pick and at the end
+    window_weights: Array  # ``(k + 1, w)`` the same for the rows of the window
 
 
 class CheckedResiduals(NamedTuple):
-    """Residuals that all rows are checked against.
+    """Residuals that all rows are checked against."""
 
-    Attributes:
-        matrices: ``(k, K, d)``, the residual before every pick.
-        distance: largest distance of the others from the first.
-        length: largest norm, which bounds the rounding error.
-        lowest: lowest score of a pick.
-    """
-
-    matrices: Array
-    distance: Array
-    length: Array
-    lowest: Array
+    matrices: Array  # ``(k, K, d)``, the residual before every pick
+    distance: Array  # largest distance of the others from the first
+    length: Array  # largest norm, which bounds the rounding error
+    lowest: Array  # lowest score of a pick
 
 
 class LookaheadPursuit:

@@ -243,21 +243,15 @@ def projection_scores(point: Array, costs: Array, scale: Array, rule: str = "cor
 
 @dataclass
 class ThresholdingBlock:
-    """State of a block on the device of its rows.
-
-    Attributes:
-        h: ``(n, d)`` second factors; None where they are the stored features.
-        order: ``(n,)`` positions by ascending id; None if the ids are sorted.
-        gradient: ``(n,)`` gradient there.
-    """
+    """State of a block on the device of its rows."""
 
     a: Array
-    h: Array | None
+    h: Array | None  # ``(n, d)`` second factors; None where they are the stored features
     variances: Array
     ids: Array
-    order: Array | None
+    order: Array | None  # ``(n,)`` positions by ascending id; None if the ids are sorted
     point: Array
-    gradient: Array
+    gradient: Array  # ``(n,)`` gradient there
 
     def vectors(self, shard: Shard) -> Factored:
         """The mean vectors of the block."""

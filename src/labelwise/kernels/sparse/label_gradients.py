@@ -38,19 +38,13 @@ SAME_TEMPERATURE = 1e-3  # A logarithm of the temperature below this counts as t
 
 
 class LabelLaw(NamedTuple):
-    """Assumed distribution of the unknown labels.
+    """Assumed distribution of the unknown labels."""
 
-    Attributes:
-        kind: ``calibrated`` (softmax at another temperature) or ``label_smoothing``.
-        temperature: of the calibrated softmax.
-        rho: probability mass that smoothing spreads evenly over the classes.
-        scale: factor applied to the features (`labelwise.kernels.scaling`).
-    """
-
+    # ``calibrated`` (softmax at another temperature) or ``label_smoothing``
     kind: str = "calibrated"
-    temperature: float = 1.0
-    rho: float = 0.1
-    scale: float = 1.0
+    temperature: float = 1.0  # of the calibrated softmax
+    rho: float = 0.1  # probability mass that smoothing spreads evenly over the classes
+    scale: float = 1.0  # factor applied to the features (`labelwise.kernels.scaling`)
 
     def check(self) -> "LabelLaw":
         """Reject values out of range."""

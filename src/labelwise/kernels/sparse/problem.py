@@ -55,20 +55,14 @@ MAX_BETA_EXPONENT, MIN_FEATURE_EXPONENT = 100, -460
 
 
 class ObjectiveTerms(NamedTuple):
-    """Weights of the three parts of the objective; None selects the solver's default.
+    """Weights of the three parts of the objective; None selects the solver's default."""
 
-    Attributes:
-        alpha: weight of the variances.
-        relative_alpha: alternative to ``alpha`` that does not depend on the scale of the features:
-            the reward of an item of high variance as a fraction of ``|v|^2``.
-        beta: strength that pulls the weights towards 1.
-        sigma_scale: ``none``, or ``paper`` to divide the deviations by n.
-    """
-
-    alpha: float | None = None
+    alpha: float | None = None  # weight of the variances
+    # Alternative to ``alpha`` that does not depend on the scale of the features: the reward of an
+    # item of high variance as a fraction of ``|v|^2``
     relative_alpha: float | None = None
-    beta: float | None = None
-    sigma_scale: str = "none"
+    beta: float | None = None  # strength that pulls the weights towards 1
+    sigma_scale: str = "none"  # ``none``, or ``paper`` to divide the deviations by n
 
     def check(self) -> "ObjectiveTerms":
         """Reject values out of range."""
@@ -85,27 +79,18 @@ class ObjectiveTerms(NamedTuple):
 
 
 class SparseProblem(NamedTuple):
-    """The objective; small, and sent to every block.
-
-    Attributes:
-        target: ``v`` as a ``(K, d)`` matrix on the host.
-        alpha: weight of the variances, for deviations without the factor ``1/n``.
-        beta: pull of the weights towards 1, multiplied by the squared scale.
-        given_beta: beta before scaling.
-        item_value: typical contribution of one item to the objective apart from beta, unscaled.
-        degenerate: why all mean vectors are zero, or an empty string.
-    """
+    """The objective; small, and sent to every block."""
 
     law: LabelLaw
     mode: str
     n: int
     budget: int
-    target: Floats
-    alpha: float
-    beta: float
-    given_beta: float
-    item_value: float
-    degenerate: str
+    target: Floats  # ``v`` as a ``(K, d)`` matrix on the host
+    alpha: float  # weight of the variances, for deviations without the factor ``1/n``
+    beta: float  # pull of the weights towards 1, multiplied by the squared scale
+    given_beta: float  # beta before scaling
+    item_value: float  # typical contribution of one item to the objective apart from beta, unscaled
+    degenerate: str  # why all mean vectors are zero, or an empty string
 
     @property
     def copies_features(self) -> bool:

@@ -36,19 +36,12 @@ PATIENCE = 3  # Number of exchanges of all items that may fail to help before si
 
 @dataclass(frozen=True)
 class WeightFit:
-    """``f1`` as a function of the weights of ``t`` fixed items.
+    """``f1`` as a function of the weights of ``t`` fixed items."""
 
-    Attributes:
-        vectors: of the items, in float64.
-        target: ``v``, ``(K, d)``, on the same device.
-        budget: ``b``.
-        beta: pull of the weights towards 1.
-    """
-
-    vectors: Factored
-    target: Array
-    budget: int
-    beta: float
+    vectors: Factored  # of the items, in float64
+    target: Array  # ``v``, ``(K, d)``, on the same device
+    budget: int  # ``b``
+    beta: float  # pull of the weights towards 1
 
     def image(self, weights: Array) -> Array:
         """``Phi_S w``, ``(K, d)``; ``O(t K d)``."""

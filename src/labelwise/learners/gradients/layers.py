@@ -48,17 +48,12 @@ _MEMORY_PASS = 32  # Multiplications of a matrix product that take as long as on
 
 
 class LayerRule(NamedTuple):
-    """Rule of one layer type.
+    """Rule of one layer type."""
 
-    Attributes:
-        gradients: ``(layer, x, delta) -> {"weight": (m, ...), "bias": (m, ...)}``.
-        axes: allowed numbers of input axes; None for any.
-        tally: ``(layer, x, delta, names, tally)`` adds a call without forming all gradients; None
-            forms them.
-    """
-
+    # ``(layer, x, delta) -> {"weight": (m, ...), "bias": (m, ...)}``
     gradients: Callable[..., dict[str, Tensor]]
-    axes: tuple[int, ...] | None = None
+    axes: tuple[int, ...] | None = None  # allowed numbers of input axes; None for any
+    # ``(layer, x, delta, names, tally)`` adds a call without forming all gradients; None forms them
     tally: Callable[..., None] | None = None
 
 

@@ -50,24 +50,15 @@ _BROADCAST_NODES = ("AddBackward0", "ExpandBackward0")
 
 @dataclass(eq=False)
 class LayerCall:
-    """One call of a layer.
+    """One call of a layer."""
 
-    Attributes:
-        layer: a layer of a type in `RULES`.
-        number: number of earlier calls of the same layer.
-        names: full names of its trainable parameters, by their names in the layer.
-        shape: shape of the input.
-        output_shape: shape of the output.
-        axis: the item axis; None if unknown.
-        receive: called with input and output gradient in the backward pass.
-    """
-
-    layer: nn.Module
-    number: int
-    names: dict[str, str]
-    shape: torch.Size
-    output_shape: torch.Size
-    axis: int | None = None
+    layer: nn.Module  # a layer of a type in `RULES`
+    number: int  # number of earlier calls of the same layer
+    names: dict[str, str]  # full names of its trainable parameters, by their names in the layer
+    shape: torch.Size  # shape of the input
+    output_shape: torch.Size  # shape of the output
+    axis: int | None = None  # the item axis; None if unknown
+    # Called with input and output gradient in the backward pass
     receive: Callable[[Tensor, Tensor], None] | None = None
 
 
@@ -106,24 +97,16 @@ class _GradientTap(torch.autograd.Function):
 
 @dataclass(eq=False)
 class GraphTrace:
-    """A forward pass of ``b`` items.
+    """A forward pass of ``b`` items."""
 
-    Attributes:
-        parameters: trainable parameters by name.
-        anchor: the tensor that all taps depend on.
-        losses: ``(b,)``.
-        calls: the calls that the losses depend on.
-        edges: all uses that the losses depend on, in an order determined by the graph alone.
-        is_paused: whether new calls are currently not tapped.
-    """
-
-    parameters: dict[str, nn.Parameter]
-    anchor: Tensor
+    parameters: dict[str, nn.Parameter]  # trainable parameters by name
+    anchor: Tensor  # the tensor that all taps depend on
     b: int
-    losses: Tensor = field(init=False)
-    calls: list[LayerCall] = field(default_factory=list)
+    losses: Tensor = field(init=False)  # ``(b,)``
+    calls: list[LayerCall] = field(default_factory=list)  # the calls that the losses depend on
+    # All uses that the losses depend on, in an order determined by the graph alone
     edges: list[GraphEdge] = field(default_factory=list)
-    is_paused: bool = False
+    is_paused: bool = False  # whether new calls are currently not tapped
     _names: dict[Tensor, str] = field(init=False)
     _numbers: Counter[nn.Module] = field(default_factory=Counter)
     _latest: Callable[[], object] = lambda: None

@@ -55,18 +55,12 @@ def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -
 
 
 class TrainedModule(NamedTuple):
-    """A trained module.
-
-    Attributes:
-        head: name of its last linear layer.
-        labelled: the training items.
-        features: computes the head's inputs ``(m, d)`` of all labelled items.
-    """
+    """A trained module."""
 
     module: nn.Module
-    head: str
-    labelled: LabelledItems
-    features: Callable[[], Tensor]
+    head: str  # name of its last linear layer
+    labelled: LabelledItems  # the training items
+    features: Callable[[], Tensor]  # computes the head's inputs ``(m, d)`` of all labelled items
     seed: int
 
 

@@ -69,23 +69,14 @@ ACTIVATIONS = {
 
 
 class NeuronFit(NamedTuple):
-    """A fitted neuron, or ``k`` of them.
+    """A fitted neuron, or ``k`` of them."""
 
-    Attributes:
-        theta: ``(d,)`` or ``(d, k)``; predictions are ``f(features @ theta + bias)``.
-        bias: a number or ``(k,)``; 0 if the neuron has no bias.
-        loss: ``sum w |f(a theta) - y|^p``, with the given weights, summed over outputs.
-        steps: number of iterations over all starts and outputs.
-        converged: whether the iterations that gave theta reached their tolerance.
-        exact: whether theta is the global minimum; otherwise the best of several local searches.
-    """
-
-    theta: Floats
-    bias: Floats
-    loss: float
-    steps: int
-    converged: bool
-    exact: bool
+    theta: Floats  # ``(d,)`` or ``(d, k)``; predictions are ``f(features @ theta + bias)``
+    bias: Floats  # a number or ``(k,)``; 0 if the neuron has no bias
+    loss: float  # ``sum w |f(a theta) - y|^p``, with the given weights, summed over outputs
+    steps: int  # number of iterations over all starts and outputs
+    converged: bool  # whether the iterations that gave theta reached their tolerance
+    exact: bool  # whether theta is the global minimum; otherwise the best of several local searches
 
 
 def fit_neuron(

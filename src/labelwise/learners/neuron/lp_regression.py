@@ -40,15 +40,10 @@ DELTAS = 10.0 ** -np.arange(11)
 
 
 class OrthonormalBasis(NamedTuple):
-    """A basis in which to fit: the predictions of ``theta = back @ beta`` are ``span @ beta``.
+    """A basis in which to fit: the predictions of ``theta = back @ beta`` are ``span @ beta``."""
 
-    Attributes:
-        span: ``(m, r)``, orthonormal columns.
-        back: ``(d, r)``; ``back @ beta`` is the shortest theta with these predictions.
-    """
-
-    span: Floats
-    back: Floats
+    span: Floats  # ``(m, r)``, orthonormal columns
+    back: Floats  # ``(d, r)``; ``back @ beta`` is the shortest theta with these predictions
 
 
 class LpSolution(NamedTuple):

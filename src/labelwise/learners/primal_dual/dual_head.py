@@ -44,33 +44,23 @@ FEWEST_TO_SPLIT = 20  # With fewer items none are held out
 
 @dataclass(frozen=True)
 class DualHeadRecipe:
-    """The settings of a dual head.
+    """The settings of a dual head."""
 
-    Attributes:
-        hidden: widths of the hidden layers.
-        dropout: one rate per hidden layer; empty for none.
-        smooth: SiLU layers, a softplus output and standardised numbers; otherwise batch norm,
-            ReLU, a ReLU output and numbers as they are.
-        lr: learning rate of Adam.
-        weight_decay: decoupled from the gradient.
-        batch_size: items in a step.
-        epochs: maximum number of passes over the items.
-        goal: stop when the mean squared error of an epoch is at most this; None for never. With
-            ``smooth``, errors are in units of the duals' mean.
-        held_out: share of the items to choose the best epoch by; none with fewer than 20 items.
-        patience: stop after this many epochs without a lower held-out error.
-    """
-
-    hidden: tuple[int, ...] = (64, 32, 16)
-    dropout: tuple[float, ...] = ()
+    hidden: tuple[int, ...] = (64, 32, 16)  # widths of the hidden layers
+    dropout: tuple[float, ...] = ()  # one rate per hidden layer; empty for none
+    # SiLU layers, a softplus output and standardised numbers; otherwise batch norm, ReLU, a ReLU
+    # output and numbers as they are
     smooth: bool = True
-    lr: float = 1e-2
-    weight_decay: float = 1e-4
-    batch_size: int = 64
-    epochs: int = 300
+    lr: float = 1e-2  # learning rate of Adam
+    weight_decay: float = 1e-4  # decoupled from the gradient
+    batch_size: int = 64  # items in a step
+    epochs: int = 300  # maximum number of passes over the items
+    # Stop when the mean squared error of an epoch is at most this; None for never. With ``smooth``,
+    # errors are in units of the duals' mean
     goal: float | None = None
+    # Share of the items to choose the best epoch by; none with fewer than 20 items
     held_out: float = 0.15
-    patience: int = 40
+    patience: int = 40  # stop after this many epochs without a lower held-out error
 
     def __post_init__(self) -> None:
         if self.dropout and len(self.dropout) != len(self.hidden):
@@ -101,17 +91,12 @@ RECIPES = {"robust": ROBUST, "paper": PAPER}
 
 @dataclass(frozen=True)
 class DualHeadReport:
-    """Result of fitting a head.
+    """Result of fitting a head."""
 
-    Attributes:
-        error: mean squared error over the items it was fitted to, in eval mode.
-        held_out_error: the same over the held-out items; None without such items.
-        spread: standard deviation of the duals, the root mean squared error of predicting the mean.
-    """
-
-    error: float
-    held_out_error: float | None
+    error: float  # mean squared error over the items it was fitted to, in eval mode
+    held_out_error: float | None  # the same over the held-out items; None without such items
     epochs: int
+    # Standard deviation of the duals, the root mean squared error of predicting the mean
     spread: float
 
 

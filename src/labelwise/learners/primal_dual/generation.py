@@ -31,15 +31,10 @@ from labelwise.learners.primal_dual.learner import PrimalDualLearner
 
 @dataclass(frozen=True)
 class GenerationPath:
-    """The path from every start.
+    """The path from every start."""
 
-    Attributes:
-        inputs: ``(steps + 1, n, ...)``, the starts first.
-        duals: ``(steps + 1, n)``, their predicted dual variables.
-    """
-
-    inputs: HostArray
-    duals: HostArray
+    inputs: HostArray  # ``(steps + 1, n, ...)``, the starts first
+    duals: HostArray  # ``(steps + 1, n)``, their predicted dual variables
 
 
 def generate_items(

@@ -113,14 +113,10 @@ class RowGroup(NamedTuple):
 
 
 class ColumnKind(NamedTuple):
-    """What a column holds.
+    """What a column holds."""
 
-    Attributes:
-        dtype: of its numbers; None if it does not hold numbers.
-        lengths: of its lists, the outer ones first; None if they may differ. Empty for no lists.
-    """
-
-    dtype: DType | None
+    dtype: DType | None  # of its numbers; None if it does not hold numbers
+    # Of its lists, the outer ones first; None if they may differ. Empty for no lists
     lengths: tuple[int | None, ...] = ()
 
 
@@ -191,17 +187,12 @@ def _are_compatible(one: ColumnKind, other: ColumnKind) -> bool:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """Columns, type and shape of a row.
-
-    Attributes:
-        shape: of one row, without the axis of the items.
-        lists: whether the only column holds lists.
-    """
+    """Columns, type and shape of a row."""
 
     columns: tuple[str, ...]
     dtype: DType
-    shape: tuple[int, ...]
-    lists: bool
+    shape: tuple[int, ...]  # of one row, without the axis of the items
+    lists: bool  # whether the only column holds lists
 
     @property
     def bytes(self) -> int:
