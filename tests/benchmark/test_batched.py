@@ -11,12 +11,12 @@ from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import move_items
 from labelwise.benchmark.networks import make_network
 from labelwise.errors import BadInput
-from labelwise.learners.ensemble.training import train_together
 from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.preparation import place_labelled
 from labelwise.learners.settings import LOSSES, TrainingSettings
+from labelwise.learners.stacked_training import train_together
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 DIGITS = load("digits")

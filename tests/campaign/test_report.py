@@ -26,7 +26,7 @@ from labelwise.campaign.report.data import (
     make_item_view,
 )
 from labelwise.campaign.report.figures import Bar, choose_ticks, draw_bars, draw_curve, draw_growth
-from labelwise.media.thumbnails import make_thumbnail_url
+from labelwise.media.images import make_thumbnail_url
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
 from labelwise.record.ledger import replay
 

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from labelwise.errors import BadInput
+from labelwise.simulate import encode_data
 from labelwise.simulate.own_data import check_own_data, read_own_data
-from labelwise.simulate.simulation import encode_data
 
 ROWS = [
     {

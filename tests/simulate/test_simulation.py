@@ -7,9 +7,8 @@ from sklearn.datasets import load_diabetes
 from labelwise.benchmark.frozen_run import draw_pool
 from labelwise.benchmark.results import read_results
 from labelwise.errors import LabelwiseWarning
-from labelwise.simulate import make_plan, run_plan, simulate
+from labelwise.simulate import encode_data, make_plan, run_plan, simulate
 from labelwise.simulate.own_data import check_own_data
-from labelwise.simulate.simulation import encode_data
 from tests.benchmark.tiny_runs import without_time
 from tests.simulate.digits import DATA, DIGITS, KINDS, TINY, texts
 

@@ -5,10 +5,9 @@ import pytest
 
 from labelwise.theory import explanations, planning
 from labelwise.theory.budgets import whole
-from labelwise.theory.embedding import Distortion
 from labelwise.theory.mmd import Discrepancy
 from labelwise.theory.planning import plan
-from labelwise.theory.spectrum import Spectrum
+from labelwise.theory.spectrum import Distortion, Spectrum
 from tests.conftest import make_features
 from tests.theory.test_planning import blocks_apart
 

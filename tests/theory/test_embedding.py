@@ -6,8 +6,7 @@ import pytest
 from labelwise import Selection
 from labelwise.errors import BadInput
 from labelwise.kernels import lewis_weights
-from labelwise.theory.embedding import embedding_distortion
-from labelwise.theory.spectrum import weighted_spectrum
+from labelwise.theory.spectrum import embedding_distortion, weighted_spectrum
 from tests.conftest import make_features
 
 

@@ -2,7 +2,7 @@
 
 Runs in the same round have different labelled items but the same number of them, so their networks
 need the same number of steps. They are stacked and trained by
-`labelwise.learners.ensemble.training`, each on its own items from its own initial parameters. On a
+`labelwise.learners.stacked_training`, each on its own items from its own initial parameters. On a
 GPU, which a small network does not fill, many take little longer than one. The result equals
 `labelwise.TorchLearner.fit` of each network up to rounding.
 """
@@ -13,16 +13,15 @@ from typing import Any
 
 from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.learner import FitReport
-from labelwise.learners.ensemble.training import can_stack, train_together
 from labelwise.learners.members import Members
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.settings import TrainingSettings
+from labelwise.learners.stacked_training import can_stack, train_together
 from labelwise.learners.torch_learner import TorchLearner, TrainingStart
 from labelwise.learners.training import TrainingOutcome
 from labelwise.pool.blocks import Progress
 
 LARGEST_BATCHED = 1_000_000  # A network with more parameters fills a GPU by itself
-
 STEP_METHODS = ("adapt", "factors", "extra", "stepped")
 """Methods of members that take part in every training step."""
 

@@ -25,9 +25,7 @@ from labelwise.strategies import get
 from labelwise.strategy import PastBatch, Strategy
 
 TRAINING, PICKING = 13, 17  # Random streams
-
 ORACLE = "oracle"  # Name of the entrant that sees the test labels; not a strategy
-
 ERROR_QUANTILE = 0.95  # Quantile of the absolute errors that measures the tail of a regression
 
 

@@ -46,7 +46,6 @@ from labelwise.pool.pool import Pool
 from labelwise.strategies import get
 
 DRAWS = {"variational": 100, "laplace": 50}  # Number of members
-
 EPSILON = {True: 0.2, False: 0.1}
 """Bound of the losses for dual variables: for classes, for a regression."""
 

@@ -10,7 +10,6 @@ from labelwise.files import JsonObject
 from labelwise.strategies import get
 
 Options = Mapping[str, Any]  # Options by name, as TOML gives them
-
 METRICS = {"accuracy": True, "mse": False, "rmse": False, "imbalance": False}
 """Metrics of benchmark runs, and whether higher is better."""
 

@@ -49,7 +49,6 @@ Builder = Callable[[tuple[int, ...], int], nn.Module]
 BATCH, LEAST_STEPS, LEAST_EPOCHS, MOST_EPOCHS = 32, 300, 10, 60
 
 SMALL = 1_000_000  # Networks with fewer parameters run on one CPU thread
-
 _SCALED_FROM = 5_000  # Number of images used to measure mean and standard deviation
 
 

@@ -33,12 +33,10 @@ from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput, first_line
 
 Batch = Any  # Argument of a module: a tensor, a tuple of tensors, or a dict of tensors by keyword
-
 Collate = Callable[[Any], Any]
 """Makes a batch of a list of items, like ``torch.utils.data.default_collate``."""
 
 LABELS = ("label", "labels")  # Entries of an item that are not given to the module
-
 RESIDENT_BYTES = 2 << 30  # Arrays up to this size are moved to a device once, not batch by batch
 
 

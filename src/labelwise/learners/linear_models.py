@@ -31,7 +31,6 @@ import numpy as np
 from labelwise.arrays import Floats, Ids
 
 LARGEST_BASIS = 700  # Largest number of directions of a basis; above, the rows are used as they are
-
 TOLERANCE = 1e-4
 """Largest entry of the gradient of the mean loss, in scaled coordinates, at the end."""
 

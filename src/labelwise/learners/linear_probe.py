@@ -51,7 +51,6 @@ from labelwise.learners.linear_models import (
 from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 PENALTY = 0.003  # Penalty per feature before there are enough labels to choose it
-
 PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 RIDGE_PENALTIES = tuple(10.0**power for power in np.arange(3.0, -3.5, -0.5))
 
@@ -59,7 +58,6 @@ FOLDS, LEAST_FOLDED, LEAST_TUNED = 5, 2, 3
 """Number of folds, and labels per class from which on there are folds and a choice of penalty."""
 
 HOTTEST, COLDEST = 20.0, 0.5  # Limits of the temperature
-
 MEMBERS = 50
 
 SELF_TRAINING_ROUNDS, CONFIDENT, MOST_PSEUDO = 3, 0.9, 2000

@@ -4,6 +4,8 @@ EXIF orientation is applied, transparency becomes white, and the whole image is 
 ``(channels, side, side)``. Files are decoded in parallel threads.
 """
 
+import base64
+import io
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +25,7 @@ Arrays = NDArray[Any]
 T = TypeVar("T")
 
 SIDE = 32  # Default side of the square, in pixels
-
+THUMBNAIL_SIDE, TINY_SIDE = 240, 64  # Longest side of a thumbnail, and of images that it enlarges
 IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
 """Suffixes of image files."""
 
@@ -231,3 +233,43 @@ def ignore_pillow_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
+
+
+def make_thumbnail_url(path: Path) -> str | None:
+    """Make a thumbnail as a data URL, for pages without other files; None if it cannot be read.
+
+    Images are encoded again, so metadata such as the place where a photo was taken is removed.
+    Tiny images are enlarged without blurring.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> path = Path(tempfile.mkdtemp()) / "red.png"
+        >>> Image.new("RGB", (400, 300), (255, 0, 0)).save(path)
+        >>> make_thumbnail_url(path)[:23]
+        'data:image/jpeg;base64,'
+    """
+    try:
+        with ignore_pillow_warnings():
+            return _encode_thumbnail(path)
+    except (OSError, ValueError, SyntaxError, MissingDependency):
+        return None
+
+
+def _encode_thumbnail(path: Path) -> str | None:
+    pillow = _import_pillow()
+    side, filters = THUMBNAIL_SIDE, pillow.Image.Resampling
+    try:
+        with pillow.Image.open(path) as opened:
+            opened.draft("RGB", (2 * side, 2 * side))
+            flat = _convert_to_bytes(pillow.ImageOps.exif_transpose(opened), "RGB")
+    except pillow.Image.DecompressionBombError:
+        return None
+    tiny = max(flat.size) <= TINY_SIDE
+    if tiny:
+        times = side // 2 // max(flat.size) or 1
+        flat = flat.resize([times * length for length in flat.size], filters.NEAREST)
+    flat.thumbnail((side, side))
+    file, kind = io.BytesIO(), "png" if tiny else "jpeg"
+    flat.save(file, kind, quality=82)  # PNG ignores the quality
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

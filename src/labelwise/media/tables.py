@@ -21,16 +21,12 @@ from labelwise.errors import BadInput, MissingDependency
 from labelwise.files import ARRAY_ERRORS
 
 Columns = Mapping[str, Sequence[Any]]  # Values by column name
-
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # Suffixes that `read_table` supports
-
 ARRAYS = (".npz", ".npy")  # Suffixes that `load_arrays` supports
-
 INPUTS = ("inputs", "features", "x", "X", "images", "data")
 """Recognized names of the input array in a .npz file."""
 
 MOST_CATEGORIES = 50  # Largest number of different values of a column of categories
-
 _BLANKS = {"na", "n/a", "nan", "null", "none", "?"}
 
 

@@ -38,12 +38,10 @@ BLOCK_BYTES_ON_DEVICE = 8 << 30
 LEAST_ROW = 64  # Least bytes that a row counts for; the results of narrow rows need memory too
 LEAST_SPILLED = 1 << 16  # State arrays of fewer bytes stay in memory
 FEW_BLOCKS = 16  # A pool of at most this many blocks keeps the array of its row numbers
-
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)`` during a long selection."""
 
 ArrayOrShards = Any  # An array ``(n, d)``, a list of such arrays with one block each, or `Shards`
-
 T = TypeVar("T")
 
 

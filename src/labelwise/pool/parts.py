@@ -38,7 +38,6 @@ from labelwise.pool.sources.source import Given, MappedFile, Source, SourceSlice
 
 T = TypeVar("T")
 LARGE = 1 << 16  # Arrays of at least this many bytes are sent out of band
-
 Dumps = Callable[..., bytes]
 """A serializer with the arguments of `pickle.dumps`; `pickle.loads` reads its output."""
 Answer = bytes | tuple[bytes, list[NDArray[np.uint8]]]

@@ -31,10 +31,11 @@ A round, from labels to the next batch::
   until it answers None.
 """
 
-from labelwise.rounds.estimates import AccuracyEstimate, estimate_accuracy
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import (
+    AccuracyEstimate,
     count_confusions,
+    estimate_accuracy,
     measure_agreement,
     measure_baseline,
     measure_classes,

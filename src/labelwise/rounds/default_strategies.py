@@ -10,7 +10,6 @@ BASELINE = "random"
 """What every strategy is compared with, and the first batch of those that need a model."""
 
 DEFAULT: Mapping[bool, str] = {False: "uherding", True: "mixed_lcmd"}  # Strategy of a new campaign
-
 COMPARED: Mapping[bool, tuple[str, ...]] = {False: ("margin", "badge"), True: ("lcmd", "k_center")}
 """Strategies that ``labelwise simulate`` compares with the default and with `BASELINE`."""
 

@@ -48,7 +48,6 @@ ANSWERS, SNAPSHOT, FACTS, LOCK = "answers", "snapshot.json", "selection.json", "
 PICKS = "picks"
 PROBE = 1 << 16  # Bytes of free space that a folder must have
 SUMMED_ROWS = 1 << 14  # Rows of an array that are added to its checksum at a time
-
 T = TypeVar("T")
 Value = Any  # A value that strategies and blocks exchange
 Near = Callable[[HostArray], Array]  # Moves a host array to the device of the rows

@@ -42,11 +42,8 @@ from labelwise.media.tables import (
 )
 
 MANY_VALUES = 20  # Fractional labels with more distinct values than this are amounts, not classes
-
 FEWEST = 30  # Smallest number of items of a simulation
-
 Labels = Sequence[object] | Arrays  # Labels of any kind, one per item
-
 LabelledArrays = tuple[Arrays, Labels, list[str]]
 """Inputs, labels, and notes on how they were found."""
 

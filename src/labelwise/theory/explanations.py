@@ -33,7 +33,6 @@ from labelwise.theory.dynamics import (
     last_layer_kernel,
     one_hot,
 )
-from labelwise.theory.embedding import Distortion, embedding_distortion
 from labelwise.theory.mmd import Discrepancy, pool_mmd, subset_mmd
 from labelwise.theory.pool import (
     Features,
@@ -44,10 +43,15 @@ from labelwise.theory.pool import (
     read_model,
     read_picked_rows,
 )
-from labelwise.theory.spectrum import BAND, Spectrum, weighted_spectrum
+from labelwise.theory.spectrum import (
+    BAND,
+    Distortion,
+    Spectrum,
+    embedding_distortion,
+    weighted_spectrum,
+)
 
 PERCENTS = (1.0, 5.0, 10.0, 20.0, 50.0)  # Percentages of items at which the coverage is measured
-
 MOST_PICKS = 4000  # Maximum number of picks whose kernel is factored
 
 

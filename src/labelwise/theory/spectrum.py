@@ -1,4 +1,4 @@
-r"""Spectrum of the weighted picks relative to the pool.
+r"""Spectrum and distortion of the weighted picks relative to the pool.
 
 With :math:`T` such that the columns of :math:`V = A T` are orthonormal over the pool, the matrix
 
@@ -16,27 +16,39 @@ on the pool.
 The items may have a distribution :math:`D` other than the uniform one: sums over the pool become
 :math:`n \sum_i D_i`, and the weights of the picks sum to about ``n`` as before.
 
+The *distortion* is the range over all directions of the same ratio with :math:`|a_i \cdot x|^p`
+instead of squares. For p = 2 it is given by the extreme eigenvalues. For other p the problem is not
+convex: gradient steps on the logarithm of the ratio in whitened coordinates improve many directions
+at once, from the extreme eigenvectors, the items with the largest leverage or weight, and random
+directions. The result is a lower bound on the true distortion.
+
 A basis :math:`v_1, \dots, v_r` is :math:`\rho`-nearly orthonormal under :math:`D` if
 :math:`E_D[v_i^2] = 1` and :math:`|E_D[v_i v_j]| \le \rho`. By Gershgorin's theorem its Gram matrix
 has eigenvalues in :math:`1 \pm (r - 1) \rho`, so only :math:`\rho r \ll 1` is informative.
 
-Cost: one or two passes over the pool, ``O(n d^2)``.
+Cost: one or two passes over the pool, ``O(n d^2)``; for the distortion with p other than 2 one pass
+per round, ``O(n d s)`` for ``s`` directions.
 
-Reference: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019, and
-"Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Definitions 5.1 and 5.5.
+References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019;
+"Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Definitions 5.1 and 5.5;
+S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight Sampling for
+Multiple Deep Models", ICLR 2024, Lemma 3.4.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, to_numpy
-from labelwise.kernels.linear.leverage import RowReader, whiten
-from labelwise.pool.blocks import LocalShards, Shards
+from labelwise.arrays import Array, Floats, largest, like, namespace, to_numpy
+from labelwise.errors import BadInput
+from labelwise.kernels.linear.leverage import RowReader, Whitening, project_rows, whiten
+from labelwise.kernels.linear.row_chunks import iterate_chunks
+from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.pool import (
     Features,
+    WeightedPicks,
     as_pool,
     check_distribution,
     check_picks,
@@ -46,7 +58,6 @@ from labelwise.theory.pool import (
 )
 
 BAND = (0.75, 1.25)  # Range of the eigenvalues that the theory requires
-
 _UNSEEN = 1e-10  # Directions with a smaller eigenvalue count as not covered by the picks
 
 
@@ -205,3 +216,156 @@ def near_orthonormality(
     return NearOrthonormality(
         float(between.max(initial=0.0)), len(gram), float(values[0]), float(values[-1])
     )
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """The range of the ratio of weighted norms.
+
+    Attributes:
+        lower: the smallest ratio found; 1 for the whole pool.
+        upper: the largest ratio found.
+        p: the norm.
+        exact: whether ``lower`` and ``upper`` are the true extremes.
+    """
+
+    lower: float
+    upper: float
+    p: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Inputs of the ratio ``rho``; ``rows`` ``(b, d)`` are the features of the picks."""
+
+    shards: Shards
+    read: RowReader
+    transform: Floats
+    rows: Floats
+    weights: Floats
+    p: float
+
+    def ratios(self, directions: Floats) -> tuple[Floats, Floats]:
+        """``log rho`` of directions ``(r, s)``, ``(s,)``, and its gradient, ``(r, s)``."""
+        columns = self.transform @ directions
+        pool, slope = self.shards.sum(_powers, self.read, columns, self.p)
+        products = self.rows @ columns
+        sizes = np.abs(products)
+        seen = self.weights @ sizes**self.p
+        inner = self.weights[:, None] * np.sign(products) * _shrunk(sizes, self.p)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gradient = (self.rows.T @ inner) / seen - slope / pool
+            logs = np.log(seen) - np.log(pool)
+        return logs, self.transform.T @ np.where(np.isfinite(gradient), gradient, 0.0)
+
+
+def embedding_distortion(
+    picks: Selection,
+    features: Features,
+    *,
+    p: float = 2.0,
+    model: int = 0,
+    bias: bool = False,
+    rtol: float | None = None,
+    starts: int = 24,
+    rounds: int = 40,
+    seed: int = 0,
+) -> Distortion:
+    """Compute the smallest and the largest ratio of weighted norms over all directions.
+
+    Args:
+        picks: unweighted picks get weight ``n / b`` each.
+        features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
+        p: the norm, 1 or more.
+        model: index of the model whose features are used.
+        bias: whether the linear model has a constant column.
+        rtol: relative rank tolerance, as in `labelwise.kernels`.
+        starts: number of search directions, for the smallest and for the largest ratio each.
+        rounds: number of search steps, one pass over the pool each.
+        seed: determines the random directions.
+
+    >>> import numpy as np
+    >>> from labelwise import Selection
+    >>> pool = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> found = embedding_distortion(Selection(np.array([0, 2]), np.array([2.0, 3.0])), pool, p=1)
+    >>> round(found.lower, 6), round(found.upper, 6), found.exact
+    (1.0, 3.0, False)
+    """
+    if not (np.isfinite(p) and p >= 1):
+        raise BadInput(f"p must be 1 or more; got {p}")
+    if starts < 1 or rounds < 1:
+        raise BadInput(f"starts and rounds must be 1 or more; got {starts} and {rounds}")
+    shards = as_pool(features)
+    spectrum = weighted_spectrum(picks, shards, model=model, bias=bias, rtol=rtol)
+    if p == 2 or spectrum.rank == 0:
+        return Distortion(spectrum.lower, spectrum.upper, float(p), True)
+    read = read_model(model, bias)
+    chosen = check_picks(picks, len(shards))
+    rows = read_picked_rows(shards, chosen.ids, read)
+    problem = _Problem(shards, read, spectrum.transform, rows, chosen.weights, float(p))
+    first = _starts(problem, spectrum, chosen, starts, seed)
+    logs = _search(problem, first, starts, rounds)
+    return Distortion(float(np.exp(logs.min())), float(np.exp(logs.max())), float(p), False)
+
+
+def _starts(
+    problem: _Problem, spectrum: Spectrum, chosen: WeightedPicks, count: int, seed: int
+) -> Floats:
+    """Unit start directions ``(r, s)``, chosen for a likely large distortion."""
+    shards, rank = problem.shards, spectrum.rank
+    basis = Whitening(spectrum.transform, 1.0)
+    leverage = project_rows(shards, problem.read, basis, double=True)
+    top = shards.ids[largest(leverage, min(count, len(shards)), shards.ids)]
+    heavy = chosen.ids[largest(chosen.weights, min(count, len(chosen.ids)), chosen.ids)]
+    items = np.concatenate([top, heavy])
+    own = (read_picked_rows(shards, items, problem.read) @ spectrum.transform).T
+    random = np.random.default_rng([seed % 2**64, 0xE3]).standard_normal((rank, count))
+    half = max(1, count // 2)
+    outer = np.concatenate([spectrum.vectors[:, :half], spectrum.vectors[:, -half:]], axis=1)
+    return _unit(np.concatenate([outer, own, random], axis=1))
+
+
+def _search(problem: _Problem, first: Floats, count: int, rounds: int) -> Floats:
+    """Minimize and maximize ``log rho`` by gradient steps from the best start directions."""
+    logs, slopes = problem.ratios(first)
+    every = np.arange(first.shape[1])
+    kept = min(count, len(every))
+    low, high = largest(-logs, kept, every), largest(logs, kept, every)
+    chosen = np.concatenate([low, high])
+    sign = np.repeat([-1.0, 1.0], kept)
+    best, slope, at = sign * logs[chosen], sign * slopes[:, chosen], first[:, chosen]
+    step = np.full(2 * kept, 0.5)
+    for _ in range(rounds):
+        if not np.isfinite(best).all():  # rho = 0: no pick covers this direction
+            break
+        moved = _unit(at + step * _unit(slope))
+        found, slopes = problem.ratios(moved)
+        better = sign * found > best
+        best = np.where(better, sign * found, best)
+        at, slope = np.where(better, moved, at), np.where(better, sign * slopes, slope)
+        step = np.where(better, np.minimum(1.5 * step, 1.0), 0.4 * step)
+    return np.asarray(sign * best)
+
+
+def _unit(columns: Floats) -> Floats:
+    lengths = np.linalg.norm(columns, axis=0)
+    return np.asarray(columns / np.where(lengths > 0, lengths, 1.0))
+
+
+def _shrunk(sizes: Floats, p: float) -> Floats:
+    """``|z|^(p - 1)``, and 0 for ``z = 0`` even if p is 1."""
+    return np.where(sizes > 0, sizes ** (p - 1), 0.0)
+
+
+def _powers(shard: Shard, read: RowReader, columns: Floats, p: float) -> tuple[Floats, Floats]:
+    """Block sums ``sum |a x|^p``, ``(s,)``, and ``sum |a x|^(p-1) sign(a x) a``, ``(d, s)``."""
+    total, slope = np.zeros(columns.shape[1]), np.zeros(columns.shape)
+    for _, chunk in iterate_chunks(read(shard.rows), double=True):
+        xp = namespace(chunk)
+        products = chunk @ like(columns, chunk, dtype=chunk.dtype)
+        sizes = xp.abs(products)
+        total += to_numpy(xp.sum(sizes**p, axis=0))
+        inner = xp.sign(products) * sizes ** (p - 1)
+        slope += to_numpy(xp.matrix_transpose(chunk) @ inner)
+    return total, slope

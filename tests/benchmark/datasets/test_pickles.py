@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from labelwise.benchmark.datasets.pickles import unpickle_arrays
+from labelwise.benchmark.datasets.readers import unpickle_arrays
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import python_2_batch, some_images
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from labelwise.learners.ensemble import cuda_graph as recorded
-from labelwise.learners.ensemble.cuda_graph import CudaGraphStep, can_record
-from labelwise.learners.ensemble.training import train_together
+from labelwise.learners import stacked_training as recorded
 from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import place_labelled
 from labelwise.learners.settings import LOSSES, TrainingSettings, make_optimizer
+from labelwise.learners.stacked_training import CudaGraphStep, can_record, train_together
 
 SETTINGS = TrainingSettings(
     loss=LOSSES["cross_entropy"], optimizer="adam", epochs=30, batch_size=16

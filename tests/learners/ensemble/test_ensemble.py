@@ -11,10 +11,10 @@ from torch import nn
 import labelwise
 from labelwise.errors import BadInput, NotConverged, UnknownName
 from labelwise.learners.ensemble import EnsembleLearner, member_seeds
-from labelwise.learners.ensemble.training import NetworkStack, train_together
 from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import place_labelled
 from labelwise.learners.settings import LOSSES, TrainingSettings
+from labelwise.learners.stacked_training import NetworkStack, train_together
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import PenalizedLayer, train
 

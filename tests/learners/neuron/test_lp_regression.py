@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog, minimize
 
-from labelwise.learners.neuron.lp_regression import lp_regression, orthonormalize
+from labelwise.learners.neuron import lp_regression, orthonormalize
 
 NORMS = [1, 1.05, 1.5, 2, 2.5, 3, 6]
 

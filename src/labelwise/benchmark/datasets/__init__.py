@@ -8,20 +8,22 @@ Nothing is downloaded unless `fetch` is called. ``CATALOGUE`` lists the names.
 
 import difflib
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.benchmark.datasets import store
+from labelwise.benchmark.datasets import readers, store
 from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
-from labelwise.benchmark.datasets.catalogue import CATALOGUE
 from labelwise.benchmark.datasets.entries import Arrays, DatasetArrays, DatasetEntry, FileLayout
-from labelwise.benchmark.datasets.readers import read_bundled
 from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.files import JsonObject
 from labelwise.media.packages import DataPackage, cache_folder, download_package
 
 __all__ = [
@@ -158,7 +160,7 @@ def _find_entry(name: str | DatasetEntry) -> DatasetEntry:
 def _read_local(entry: DatasetEntry) -> tuple[DatasetArrays, str, str]:
     """A data set from scikit-learn or the cache, checked: arrays, source, digest."""
     if entry.bundled:
-        arrays, source = read_bundled(entry.name, entry.test), "scikit-learn"
+        arrays, source = readers.read_bundled(entry.name, entry.test), "scikit-learn"
         digest = store.digest_arrays(arrays)
     elif store.cached_file(entry.name).is_file():
         arrays, source, digest = store.read_dataset(entry.name)
@@ -232,3 +234,32 @@ def _scale_bytes(inputs: Arrays) -> Arrays:
     if inputs.dtype != np.uint8:
         return inputs
     return np.divide(inputs, 255, dtype=np.float32)
+
+
+def _parse_catalogue(text: str) -> dict[str, DatasetEntry]:
+    table = tomllib.loads(text)
+    packages = {name: DataPackage(**fields) for name, fields in table["packages"].items()}
+    return {name: _parse_entry(name, fields, packages) for name, fields in table["sets"].items()}
+
+
+def _parse_entry(name: str, fields: JsonObject, packages: dict[str, DataPackage]) -> DatasetEntry:
+    fields.setdefault("classes", None)
+    for key in ("train_counts", "test_counts"):
+        if isinstance(fields.get(key), int):  # the same count for every class
+            fields[key] = [fields[key]] * fields["classes"]
+    layouts = tuple(map(_parse_layout, fields.pop("layouts", ())))
+    used = tuple(packages[key] for key in fields.pop("packages", ()))
+    other = tuple(map(tuple, fields.pop("other_counts", ())))
+    values: JsonObject = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
+    }
+    return DatasetEntry(name, layouts=layouts, packages=used, other_counts=other, **values)
+
+
+def _parse_layout(fields: JsonObject) -> FileLayout:
+    form, patterns = fields.pop("form"), tuple(fields.pop("files"))
+    return FileLayout(form, patterns, partial(getattr(readers, fields.pop("reader")), **fields))
+
+
+CATALOGUE = _parse_catalogue(files(__package__).joinpath("catalogue.toml").read_text("utf-8"))
+"""All data sets by name."""

@@ -14,7 +14,6 @@ from labelwise.media.packages import DataPackage
 Arrays = NDArray[Any]
 
 Files = Mapping[str, bytes]  # Contents of files by path, with ``/`` between folders
-
 MatchedFiles = Sequence[Sequence[tuple[str, bytes]]]
 """For each pattern of a layout, the paths and contents of the matching files, sorted by path."""
 

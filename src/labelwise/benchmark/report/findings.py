@@ -34,7 +34,6 @@ from labelwise.benchmark.statistics import (
 from labelwise.rounds.default_strategies import REPORTED
 
 LEVEL = 0.05  # Significance level of the tests, after correction
-
 SHARE = 0.97  # Share of the best final mean: the target of the ally paper
 
 

@@ -22,7 +22,6 @@ from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 
 FIRST_LABELS = 500  # First labels of every experiment of the dynamics paper
-
 QUANTITIES = ("area", "final", "seconds", "imbalance")
 
 

@@ -21,7 +21,6 @@ from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_d
 from labelwise.rounds.default_strategies import BASELINE, DEFAULT, FROZEN_BASELINES
 
 FEWEST_TESTED = 3  # Number of pairs from which a difference may be called significant
-
 THIRDS = ("first", "middle", "last")
 
 

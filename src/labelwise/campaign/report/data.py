@@ -25,7 +25,7 @@ from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise_campaign, select_shown
 from labelwise.errors import BadInput, UnknownName
-from labelwise.media.thumbnails import make_thumbnail_url
+from labelwise.media.images import make_thumbnail_url
 from labelwise.record.agreement import agreement
 from labelwise.record.events import Asked, Event, Label, Told, Trained, Withdrawn
 from labelwise.record.ledger import Ledger

@@ -18,7 +18,6 @@ from labelwise.pool.rows import Rows, map_pieces, take_rows
 from labelwise.strategy import Cost, Job, ScoreStrategy
 
 SMALLEST_PROBABILITY = 1e-12  # Probabilities are at least this where their logarithm is taken
-
 UNSURE = "The model is less sure about it than about most other items{doubt}."
 
 Measure = Callable[[Array], Array]

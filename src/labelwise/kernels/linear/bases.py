@@ -29,7 +29,6 @@ from labelwise.threads import split_range
 
 MOST_COLUMNS = 4096  # Maximum number of columns: whitening needs their square in memory
 CHUNK = 4096  # Maximum rows of a block whose columns are made at a time
-
 T = TypeVar("T")
 
 

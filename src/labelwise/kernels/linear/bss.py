@@ -63,20 +63,14 @@ from labelwise.pool.rows import read_features
 from labelwise.threads import run_in_threads, split_range
 
 WIDEST = 0.1165  # The largest gamma at which the theory's spectrum stays within [3/4, 5/4]
-
 ROUNDS_PER_PICK = 20
 """Maximum rounds per pick of the budget; missing items are then filled up by leverage."""
 
 FETCHED = 128  # Average number of candidates fetched at a time; fewer from a tiny pool
-
 AHEAD = 31  # Number of later fetches whose ringing items are found in the same scan
-
 CHUNK = 1 << 16  # Items whose clocks are computed at a time, so that they stay in cache
-
 SUMMED = 4096  # Rows that are transferred at a time to sum their outer products
-
 TRIED = 4  # Candidates that are evaluated at a time
-
 _ARRIVAL, _VERDICT = 0, 1
 
 _PACE = 0.78  # measured ratio of the rounds of a full run to its normalizer

@@ -28,7 +28,6 @@ from labelwise.learners.inputs import Batch
 from labelwise.learners.network import call_module, evaluation_mode
 
 SKETCH_SIZE = 512  # Numbers per item, ``p``
-
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Layer types that count; subclasses may compute something else."""
 

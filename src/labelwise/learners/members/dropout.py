@@ -28,9 +28,7 @@ from labelwise.learners.members.base import Members, TrainedModule, ignore_vmap_
 from labelwise.learners.network import call_module
 
 MASKS = 3  # Random stream of the masks
-
 ROWS_AT_ONCE = 4096  # Maximum items times members per forward pass
-
 ALPHA = -1.7580993408473766
 """Value of a dropped unit in alpha dropout: the limit of SELU at minus infinity."""
 

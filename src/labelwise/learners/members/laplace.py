@@ -43,9 +43,7 @@ from labelwise.learners.members.base import Members, TrainedModule, outputs_of_h
 from labelwise.learners.network import get_linear_layer
 
 DRAWS = 4  # Random stream of the weights
-
 FULL_UP_TO = 3000  # Largest number of weights with a full posterior when ``structure="auto"``
-
 STRUCTURES = ("auto", "full", "kronecker", "diagonal")
 
 

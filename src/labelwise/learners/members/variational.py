@@ -33,7 +33,6 @@ from labelwise.learners.members.base import Members, TrainedModule, outputs_of_h
 from labelwise.learners.training import LabelledItems, PenalizedLayer
 
 DRAWS = 5  # Random stream of the weights
-
 SMALLEST_VARIANCE = 1e-16  # Minimum variance of an output: the square root has no derivative at 0
 
 

@@ -40,7 +40,6 @@ from labelwise.pool.sources.change_guard import FileState, Machine, find_files
 from labelwise.pool.sources.source import Values
 
 RESTORES = 3  # Most restarts of a worker for one call
-
 T = TypeVar("T")
 Reference = Any  # What stands for an answer, a stored payload or a piece of rows in the transport
 _KEYS = itertools.count()

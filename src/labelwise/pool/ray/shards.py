@@ -74,7 +74,6 @@ INLINE = 100_000
 
 T = TypeVar("T")
 Actor = Any  # A handle of Ray for a `_Actor` in another process
-
 _dumps: Dumps = cloudpickle.dumps
 _resources: Any = ray.cluster_resources
 _free_resources: Any = ray.available_resources

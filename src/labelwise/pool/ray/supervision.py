@@ -98,7 +98,6 @@ def check_listens(address: str) -> None:
 EVERY_SECONDS = 5.0  # Interval between queries of the head, and timeout of one answer
 CHECK_SECONDS = 1.0  # Interval between checks of the cluster while waiting for an answer
 LEAVE_SECONDS = 5.0  # Timeout for leaving a lost cluster, which may hang on a silent head
-
 T = TypeVar("T")
 
 

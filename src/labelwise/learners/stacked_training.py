@@ -8,11 +8,15 @@ so a step on stacked parameters is a step on each.
 The result equals that of `labelwise.learners.training.train` for each network with the same seed,
 up to rounding (layers that draw in training, such as dropout, draw other numbers).
 
-On a GPU a step of small networks is hundreds of short kernels whose launches dominate; the step is
-captured once and replayed (`labelwise.learners.ensemble.cuda_graph`).
+On a GPU a step of small networks is hundreds of short kernels whose launches take longer than they
+run. After a few ordinary steps one is captured as a CUDA graph, which reads the items' positions
+from a fixed tensor; later steps of the same batch size copy theirs there and replay it. If
+capturing fails, all steps run in the ordinary way.
 """
 
 import math
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -25,7 +29,6 @@ from torch.func import stack_module_state, vmap
 from torch.nn.modules.conv import _ConvNd
 
 from labelwise.errors import BadInput
-from labelwise.learners.ensemble.cuda_graph import CudaGraphStep, can_record
 from labelwise.learners.inputs import (
     RESIDENT_BYTES,
     Batch,
@@ -53,6 +56,70 @@ from labelwise.learners.training import (
     draw_batches,
 )
 from labelwise.pool.blocks import Progress
+
+Step = Callable[[NDArray[np.int64], Tensor], None]
+
+FIRST = 3  # Ordinary steps per batch size before one is captured; they allocate what it needs
+WORTH = 200  # Capturing does not pay for trainings with fewer steps
+
+
+def can_record(
+    optimizer: torch.optim.Optimizer,
+    settings: TrainingSettings,
+    device: torch.device,
+    *,
+    steps: int,
+) -> bool:
+    """Whether a step can be captured; makes the optimizer capturable if so.
+
+    Schedules and augmentation change something outside of device tensors at every step, and mixed
+    precision keeps its own copies between steps, so they exclude capturing.
+    """
+    fixed = settings.schedule is None and settings.augment is None and not settings.amp
+    if device.type != "cuda" or not fixed or steps < WORTH:
+        return False
+    for group in optimizer.param_groups:
+        if "capturable" in group:
+            group["capturable"] = True
+    return True
+
+
+class CudaGraphStep:
+    """A training step that is captured once and replayed; called like the step itself."""
+
+    def __init__(self, step: Step) -> None:
+        """Keep the step; it is captured after it ran a few times."""
+        self._step, self._failed = step, False
+        self._made: Counter[torch.Size] = Counter()
+        self._records: dict[torch.Size, tuple[Tensor, Any]] = {}
+
+    def __call__(self, positions: NDArray[np.int64], places: Tensor) -> None:
+        """Run the step for items at ``positions`` ``(M, b)``, on the device in ``places``."""
+        size = places.shape
+        if size not in self._records and self._made[size] >= FIRST and not self._failed:
+            self._record(positions, places)
+        if size in self._records:
+            static, graph = self._records[size]
+            static.copy_(places)
+            graph.replay()
+            return
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*capturable.*")
+            self._step(positions, places)
+        self._made[size] += 1
+
+    def _record(self, positions: NDArray[np.int64], places: Tensor) -> None:
+        """Capture a step without running it."""
+        static, graph = places.clone(), torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._step(positions, static)
+        except RuntimeError:  # the step synchronizes with the host
+            self._failed = True
+            torch.cuda.synchronize(places.device)
+            return
+        self._records[places.shape] = static, graph
+
 
 Positions = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ and logits are :math:`\log \bar p_i`. Features are the concatenated features of 
 ``(n, M d)``.
 
 Cost: if the architecture allows it, the members train as one batched model
-(`labelwise.learners.ensemble.training`), and M small networks take little longer than one.
+(`labelwise.learners.stacked_training`), and M small networks take little longer than one.
 
 Reference: B. Lakshminarayanan, A. Pritzel, C. Blundell, "Simple and Scalable Predictive Uncertainty
 Estimation Using Deep Ensembles", NeurIPS 2017.
@@ -25,12 +25,12 @@ from torch import Tensor, nn
 from labelwise.arrays import Array
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_seed
-from labelwise.learners.ensemble.training import NetworkStack, can_stack, train_together
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import ignore_vmap_warnings
 from labelwise.learners.network import call_module, call_with_features, get_linear_layer
 from labelwise.learners.network_reader import derive_predictions, full_precision
 from labelwise.learners.preparation import seed_torch
+from labelwise.learners.stacked_training import NetworkStack, can_stack, train_together
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import (
     LabelledItems,
