@@ -9,12 +9,14 @@ import inspect
 import logging
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
+from typer.models import CommandInfo
 
 if TYPE_CHECKING:
     from labelwise.campaign.project import Project
@@ -30,30 +32,52 @@ record_group = typer.Typer(
 )
 app.add_typer(record_group, name="record")
 
+# Options of several commands.
 CampaignOption = Annotated[
     Path | None,
-    typer.Option("--campaign", "-c", help="Folder of the campaign (default: the one found here)."),
+    Option("--campaign", "-c", help="Folder of the campaign (default: the one found here)."),
 ]
-"""``-c`` or ``--campaign``; give it to `open_project`."""
-
 SpreadsheetOption = Annotated[
-    bool,
-    typer.Option("--spreadsheet", help="Make a .csv file safe for Excel: ' before formulas."),
+    bool, Option("--spreadsheet", help="Make a .csv file safe for Excel: ' before formulas.")
 ]
-
 IdColumnOption = Annotated[
-    str | None, typer.Option("--id", help="Column with your own ids.", metavar="COLUMN")
+    str | None, Option("--id", help="Column with your own ids.", metavar="COLUMN")
 ]
-"""The key column of a table or Parquet file."""
-
 TrackOption = Annotated[
     str | None,
-    typer.Option(
-        "--track", help="Log every round: mlflow:URI or tensorboard:FOLDER.", metavar="TARGET"
-    ),
+    Option("--track", help="Log every round: mlflow:URI or tensorboard:FOLDER.", metavar="TARGET"),
 ]
-
-ByOption = Annotated[str, typer.Option("--by", help="Name of the annotator.", metavar="NAME")]
+ByOption = Annotated[str, Option("--by", help="Name of the annotator.", metavar="NAME")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
+SeedOption = Annotated[int | None, Option("--seed", help="Random seed (default: the campaign's).")]
+StrategyOptions = Annotated[
+    list[str] | None,
+    Option("--option", help="Option of the strategy; may be repeated.", metavar="NAME=VALUE"),
+]
+IdFileOption = Annotated[
+    Path | None, Option("--ids", help="Ids of the items, one per line (default: row numbers).")
+]
+LabelledOption = Annotated[
+    Path | None, Option("--labelled", help="Ids of labelled items, one per line, or picks.")
+]
+DeviceOption = Annotated[str, Option("--device", help="auto, cpu or cuda.")]
+WorkersOption = Annotated[
+    int | None, Option("--workers", help="Parallel processes (default: one per core).")
+]
+TextOption = Annotated[str | None, Option("--text", help="Text columns.", metavar="A,B")]
+ColumnsOption = Annotated[
+    str | None, Option("--columns", help="Numeric columns to use (default: all).", metavar="A,B")
+]
+WithoutOption = Annotated[
+    str | None, Option("--without", help="Columns to leave out, such as ids.", metavar="A,B")
+]
+SkipBrokenOption = Annotated[
+    bool, Option("--skip-broken", help="Leave out items that cannot be read.")
+]
+HostOption = Annotated[str, Option("--host", help="Address to listen on.")]
+AllowHostOption = Annotated[
+    list[str] | None, Option("--allow-host", help="Further name of this server (behind a proxy).")
+]
 
 _ABOUT = """Choose which items of a large unlabelled pool to label, and how much each should weigh.
 
@@ -94,14 +118,12 @@ def _print_version(wanted: bool) -> None:
 def _run_labelwise(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+        Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print what the library logs, with times.")
+        bool, Option("--verbose", "-v", help="Print what the library logs, with times.")
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no notes and no progress.")
-    ] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print no notes and no progress.")] = False,
 ) -> None:
     quiet_mode.set(quiet)
     log = logging.getLogger("labelwise")
@@ -111,14 +133,39 @@ def _run_labelwise(
     log.handlers[1:] = [handler] if verbose else []  # the first one is the library's NullHandler
 
 
-def add_record_command(name: str, help: str | None = None) -> Callable[[Any], Any]:
+def add_record_command(name: str) -> Callable[[Any], Any]:
     """Register a command as ``labelwise record NAME``, and as ``labelwise NAME``, hidden."""
 
     def register(function: Any) -> Any:
-        app.command(name, help=help, hidden=True)(function)
-        return record_group.command(name, help=help)(function)
+        app.command(name, hidden=True)(function)
+        return record_group.command(name)(function)
 
     return register
+
+
+def list_commands() -> Iterator[tuple[str, CommandInfo]]:
+    """All commands with the name of their group, ``""`` for none."""
+    groups = [("", app), *((str(g.name), g.typer_instance) for g in app.registered_groups)]
+    for prefix, group in groups:
+        for entry in group.registered_commands if group is not None else ():
+            yield prefix, entry
+
+
+def format_help(docstring: str) -> str:
+    r"""The help text of a command: its docstring with paragraphs on one line and examples in bold.
+
+    Example:
+        >>> format_help("Count.\n\n    Examples:\n        count 1\n        count 2\n    ")
+        'Count.\n\n[bold]Examples[/bold]\n\n  count 1\n\n  count 2'
+    """
+    paragraphs: list[str] = []
+    for block in inspect.cleandoc(docstring).split("\n\n"):
+        head, *rest = block.split("\n")
+        if head == "Examples:":
+            paragraphs += ["[bold]Examples[/bold]", *(f"  {line.strip()}" for line in rest)]
+        else:
+            paragraphs.append(" ".join([head, *rest]))
+    return "\n\n".join(paragraphs)
 
 
 def open_project(folder: Path | None) -> "Project":
@@ -165,11 +212,8 @@ def quote_path(path: object) -> str:
 
 def _list_campaign_commands() -> list[str]:
     """List the commands that take ``--campaign``, including those of groups."""
-    groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
-    found = []
-    for prefix, group in groups:
-        for entry in group.registered_commands if group is not None else ():
-            function = entry.callback
-            if function is not None and "campaign" in inspect.signature(function).parameters:
-                found.append(prefix + (entry.name or function.__name__.replace("_", "-")))
-    return found
+    return [
+        f"{group} {entry.name}".strip()
+        for group, entry in list_commands()
+        if entry.callback and "campaign" in inspect.signature(entry.callback).parameters
+    ]

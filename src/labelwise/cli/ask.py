@@ -9,7 +9,9 @@ from typer import Option
 
 from labelwise.cli.app import (
     CampaignOption,
+    SeedOption,
     SpreadsheetOption,
+    StrategyOptions,
     app,
     complete_commands,
     open_project,
@@ -33,26 +35,10 @@ if TYPE_CHECKING:
     from labelwise.record.events import Asked
     from labelwise.record.ledger import Ledger
 
-_ASK = """Write the next items to label to a file; select them first if no batch is open.
-
-[bold]Examples[/bold]
-
-  labelwise ask --out batch.csv
-
-  labelwise ask --out batch.csv --strategy margin --batch 20 --option temperature=2
-
-  labelwise ask --out anns.csv --lend 20 --by ann
-
-Fill in the column label, then run labelwise tell batch.csv. The file has id, item (a path or a \
-text), rank, weight (number of pool items it represents) and why it was chosen; --guesses adds the \
-model's prediction, which people tend to follow. While a batch is open, ask writes the rest of it. \
-With --lend, the items are reserved for one person for a while.
-"""
-
 COLUMNS = ("id", "item", "label", "rank", "weight", "why")
 
 
-@app.command("ask", help=_ASK)
+@app.command("ask")
 def ask_for_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")],
     strategy: Annotated[
@@ -62,11 +48,8 @@ def ask_for_labels(
     batch: Annotated[
         int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).")
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        Option(help="Option of the strategy; may be repeated.", metavar="NAME=VALUE"),
-    ] = None,
-    seed: Annotated[int | None, Option(help="Random seed (default: the campaign's).")] = None,
+    option: StrategyOptions = None,
+    seed: SeedOption = None,
     guesses: Annotated[
         bool, Option("--guesses", help="Add the model's prediction and its confidence.")
     ] = False,
@@ -80,7 +63,18 @@ def ask_for_labels(
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Write the next items to label to a file."""
+    """Write the next items to label to a file; select them first if no batch is open.
+
+    Examples:
+        labelwise ask --out batch.csv
+        labelwise ask --out batch.csv --strategy margin --batch 20 --option temperature=2
+        labelwise ask --out anns.csv --lend 20 --by ann
+
+    Fill in the column label, then run labelwise tell batch.csv. The file has id, item (a path or a
+    text), rank, weight (number of pool items it represents) and why it was chosen; --guesses adds
+    the model's prediction, which people tend to follow. While a batch is open, ask writes the rest
+    of it. With --lend, the items are reserved for one person for a while.
+    """
     from labelwise.campaign.export import FORMATS, check_export_path, check_spreadsheet, write_table
 
     check_output_file(out)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
-from labelwise.cli.app import TrackOption, app
+from labelwise.cli.app import DeviceOption, TrackOption, WorkersOption, app, format_help
 from labelwise.cli.console import (
     print_listing,
     print_table,
@@ -30,35 +30,6 @@ benchmark_group = typer.Typer(
     no_args_is_help=True, help="Run published experiments on real data, and report the results."
 )
 app.add_typer(benchmark_group, name="benchmark")
-
-_RUN = """Run an experiment, or continue it: every strategy, every seed, round after round.
-
-[bold]Examples[/bold]
-
-  labelwise benchmark run sparse-table2-mnist --scale small
-
-  labelwise benchmark run sparse-table2-mnist --scale small --dataset digits
-
-  labelwise benchmark run lewis-fig2-vanilla --strategies random,lewis --seeds 3 --out lewis.jsonl
-
-  labelwise benchmark run sparse-table2-mnist --on ray:HEAD:6379
-
-Every round is one line of the results file. After an interruption, the same command continues \
-and gives the same numbers. Then: labelwise benchmark report results.jsonl
-"""
-
-_REPORT = """Compare the strategies in results files: one self-contained page, in light and dark.
-
-[bold]Examples[/bold]
-
-  labelwise benchmark report results.jsonl --out report.html
-
-  labelwise benchmark report a.jsonl b.jsonl --csv numbers.csv --figures pictures
-
-Learning curves, areas next to those of the papers, labels needed and saved, paired differences \
-with 95 % intervals and corrected tests, wins, seconds, imbalance; over several data sets, ranks. \
-Unfinished results are accepted: the page lists the missing runs.
-"""
 
 
 @benchmark_group.command("list")
@@ -82,7 +53,7 @@ def list_experiments() -> None:
         print("* not downloaded: see labelwise data list")
 
 
-@benchmark_group.command("run", help=_RUN)
+@benchmark_group.command("run")
 def run_benchmark(
     name: Annotated[str, Argument(help="Experiment; see labelwise benchmark list.")],
     strategies: Annotated[
@@ -93,10 +64,8 @@ def run_benchmark(
     ] = None,
     scale: Annotated[str, Option(help="small, medium, or full as in the paper.")] = "full",
     dataset: Annotated[str | None, Option(help="Another data set for the same protocol.")] = None,
-    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
-    workers: Annotated[
-        int | None, Option(help="Parallel processes on a CPU (default: one per core).")
-    ] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
     on: Annotated[
         str | None,
         Option(
@@ -107,7 +76,17 @@ def run_benchmark(
     track: TrackOption = None,
     out: Annotated[Path, Option("--out", "-o", help="Results file.")] = Path("results.jsonl"),
 ) -> None:
-    """Run an experiment."""
+    """Run an experiment, or continue it: every strategy, every seed, round after round.
+
+    Examples:
+        labelwise benchmark run sparse-table2-mnist --scale small
+        labelwise benchmark run sparse-table2-mnist --scale small --dataset digits
+        labelwise benchmark run lewis-fig2-vanilla --strategies random,lewis --seeds 3 -o out.jsonl
+        labelwise benchmark run sparse-table2-mnist --on ray:HEAD:6379
+
+    Every round is one line of the results file. After an interruption, the same command continues
+    and gives the same numbers. Then: labelwise benchmark report results.jsonl
+    """
     set_results_file(out)
     if seeds is not None and seeds < 1:
         raise BadInput(f"--seeds must be 1 or more; got {seeds}")
@@ -190,7 +169,7 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
-@benchmark_group.command("report", help=_REPORT)
+@benchmark_group.command("report")
 def write_benchmark_report(
     results: Annotated[list[Path], Argument(help="Results files.", metavar="FILE")],
     out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
@@ -206,7 +185,16 @@ def write_benchmark_report(
         int | None, Option("--up-to", help="Leave out rounds with more labels.")
     ] = None,
 ) -> None:
-    """Compare the strategies in results files."""
+    """Compare the strategies in results files: one self-contained page, in light and dark.
+
+    Examples:
+        labelwise benchmark report results.jsonl --out report.html
+        labelwise benchmark report a.jsonl b.jsonl --csv numbers.csv --figures pictures
+
+    Learning curves, areas next to those of the papers, labels needed and saved, paired differences
+    with 95 % intervals and corrected tests, wins, seconds, imbalance; over several data sets,
+    ranks. Unfinished results are accepted: the page lists the missing runs.
+    """
     for path in (out, csv):
         if path is not None:
             check_output_file(path, make_folder=True)
@@ -244,18 +232,17 @@ def write_benchmark_report(
 
 data_group = typer.Typer(
     no_args_is_help=True,
-    help="""List, download and verify real data sets.
+    help=format_help(
+        """List, download and verify real data sets.
 
-[bold]Examples[/bold]
+        Examples:
+            labelwise data list
+            labelwise data fetch mnist casp
+            labelwise data fetch svhn --from Downloads
 
-  labelwise data list
-
-  labelwise data fetch mnist casp
-
-  labelwise data fetch svhn --from Downloads
-
-They are stored in the folder named by $LABELWISE_DATA, or in the user's cache folder.
-""",
+        They are stored in the folder named by $LABELWISE_DATA, or in the user's cache folder.
+        """
+    ),
 )
 app.add_typer(data_group, name="data")
 

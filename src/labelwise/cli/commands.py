@@ -24,7 +24,7 @@ from labelwise.cli import (
     tell,
     theory,
 )
-from labelwise.cli.app import app, set_campaign_folder
+from labelwise.cli.app import app, format_help, list_commands, set_campaign_folder
 from labelwise.cli.console import (
     describe_interruption,
     print_error,
@@ -45,12 +45,17 @@ PANELS = {
 
 
 def _arrange_help() -> None:
+    for _, command in list_commands():
+        command.help = format_help(command.callback.__doc__ or "")
     headings = {file.__name__: name for name, files in PANELS.items() for file in files}
     order = list(headings)
     for command in app.registered_commands:
         command.rich_help_panel = headings[command.callback.__module__]
     app.registered_commands.sort(key=lambda entry: order.index(entry.callback.__module__))
     for group in app.registered_groups:
+        if group.typer_instance is not None and group.typer_instance.registered_callback:
+            callback = group.typer_instance.registered_callback
+            callback.help = format_help(callback.callback.__doc__ or "")
         panels = {"label-studio": "Label", "record": "Label", "encoders": "Select"}
         group.rich_help_panel = panels.get(group.name or "", "Evaluate")
 

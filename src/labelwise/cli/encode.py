@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import IdColumnOption, app
+from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, TextOption, app
 from labelwise.cli.console import (
     escape_text,
     format_count,
@@ -22,41 +22,14 @@ if TYPE_CHECKING:
     from labelwise.encoders.encoder import Encoder, Kind
     from labelwise.encoders.registry import BuiltInEncoder
 
-_ENCODE = """Encode images or texts by a frozen pretrained encoder, offline and without torch.
-
-[bold]Examples[/bold]
-
-  labelwise encode photos --out features.npy
-
-  labelwise encode photos --out features.parquet --encoder onnx:mine.onnx
-
-  labelwise encode reviews.csv --text review --out features.npy --encoder minilm
-
-Images may be in subfolders; rows are in the alphabetical order of their paths, which a .parquet \
-file holds in the column id. After an interruption the same command continues. \
-[bold]labelwise select[/bold] takes the file.
-"""
-
-_ENCODERS = """List the encoders that are known by name, with their speed on this machine.
-
-[bold]Examples[/bold]
-
-  labelwise encoders
-
-  labelwise encoders fetch minilm
-
-Other encoders are given as onnx:FILE, hf:NAME_OR_FOLDER, st:NAME_OR_FOLDER, timm:NAME or \
-package.module:function.
-"""
-
-encoders_group = typer.Typer(invoke_without_command=True, help=_ENCODERS)
+encoders_group = typer.Typer(invoke_without_command=True)
 app.add_typer(encoders_group, name="encoders")
 
 _MAX_LISTED = 20
 _TIMED_SECONDS = 0.5
 
 
-@app.command("encode", help=_ENCODE)
+@app.command("encode")
 def encode_items(
     source: Annotated[
         Path, Argument(help="Folder of images, or table of texts.", metavar="DIR|FILE")
@@ -65,19 +38,25 @@ def encode_items(
     encoder: Annotated[
         str, Option(help="Encoder (see labelwise encoders).", metavar="SPEC")
     ] = "auto",
-    text: Annotated[
-        str | None, Option(help="Text columns of the table, joined.", metavar="A,B")
-    ] = None,
+    text: TextOption = None,
     id_column: IdColumnOption = None,
     batch_size: Annotated[
         int | None, Option(help="Items per call of the model (default: the encoder's own).")
     ] = None,
-    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
-    skip_broken: Annotated[
-        bool, Option("--skip-broken", help="Leave out images that cannot be read.")
-    ] = False,
+    device: DeviceOption = "auto",
+    skip_broken: SkipBrokenOption = False,
 ) -> None:
-    """Encode images or texts into a file."""
+    """Encode images or texts by a frozen pretrained encoder, offline and without torch.
+
+    Examples:
+        labelwise encode photos --out features.npy
+        labelwise encode photos --out features.parquet --encoder onnx:mine.onnx
+        labelwise encode reviews.csv --text review --out features.npy --encoder minilm
+
+    Images may be in subfolders; rows are in the alphabetical order of their paths, which a .parquet
+    file holds in the column id. After an interruption the same command continues. [bold]labelwise
+    select[/bold] takes the file.
+    """
     from labelwise.encoders import PartialFeatures, open_encoder
     from labelwise.encoders.feature_files import check_feature_file, write_feature_file
     from labelwise.encoders.registry import AUTO, TEXT_HINT
@@ -156,7 +135,15 @@ def _report_broken(broken: dict[int, str], ids: list[Any], skip: bool) -> None:
 
 @encoders_group.callback()
 def list_encoders(context: typer.Context) -> None:
-    """List encoders."""
+    """List the encoders that are known by name, with their speed on this machine.
+
+    Examples:
+        labelwise encoders
+        labelwise encoders fetch minilm
+
+    Other encoders are given as onnx:FILE, hf:NAME_OR_FOLDER, st:NAME_OR_FOLDER, timm:NAME or
+    package.module:function.
+    """
     from labelwise.encoders import BUILT_IN
 
     if context.invoked_subcommand is not None:

@@ -22,32 +22,6 @@ from labelwise.files import write_json
 if TYPE_CHECKING:
     from labelwise.campaign.project import Project
 
-_EXPORT = """Write the labels to a file, with weights, votes, annotators and times.
-
-[bold]Examples[/bold]
-
-  labelwise export --out labels.csv
-
-  labelwise export --out labels.parquet
-
-  labelwise export --out tasks.json
-
-  labelwise export --votes --out votes.jsonl
-
-  labelwise export --predictions --out tasks.json
-
-  labelwise export --format coco --out labels.json
-
-A .csv, .jsonl or .parquet file has a row per labelled item; weight is the number of pool items it \
-represents, validation whether it is held out for evaluation. A .json file is for Label Studio: \
-tasks with an annotation per vote, and cancelled ones for skipped items. With --votes there is a \
-row per annotator and item, which labelwise tell reads back. With --predictions there is an entry \
-for every item, with the model's prediction: for Label Studio, tasks with pre-annotations. Texts \
-are written as they are; with --spreadsheet, a .csv file is safe to open in Excel, which would \
-compute texts such as =1+1. --format coco, cvat or fiftyone writes the labels and the open picks \
-of images for these tools; labelwise tell reads their files.
-"""
-
 
 class ExchangeFormat(StrEnum):
     """Formats of `labelwise.campaign.exchange`."""
@@ -57,21 +31,7 @@ class ExchangeFormat(StrEnum):
     FIFTYONE = "fiftyone"
 
 
-_REPORT = """Write a page about the campaign: one self-contained file, in light and dark.
-
-[bold]Examples[/bold]
-
-  labelwise report
-
-  labelwise report --out for_the_team.html --picks 20
-
-Learning curve with its interval, class balance, labels and agreement per annotator, the most \
-informative picks, and the costs. Published experiments have their own report: \
-labelwise benchmark report.
-"""
-
-
-@app.command("export", help=_EXPORT)
+@app.command("export")
 def export_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl, .parquet or .json.")],
     votes: Annotated[
@@ -87,7 +47,25 @@ def export_labels(
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Write the labels to a file."""
+    """Write the labels to a file, with weights, votes, annotators and times.
+
+    Examples:
+        labelwise export --out labels.csv
+        labelwise export --out labels.parquet
+        labelwise export --out tasks.json
+        labelwise export --votes --out votes.jsonl
+        labelwise export --predictions --out tasks.json
+        labelwise export --format coco --out labels.json
+
+    A .csv, .jsonl or .parquet file has a row per labelled item; weight is the number of pool items
+    it represents, validation whether it is held out for evaluation. A .json file is for Label
+    Studio: tasks with an annotation per vote, and cancelled ones for skipped items. With --votes
+    there is a row per annotator and item, which labelwise tell reads back. With --predictions there
+    is an entry for every item, with the model's prediction: for Label Studio, tasks with
+    pre-annotations. Texts are written as they are; with --spreadsheet, a .csv file is safe to open
+    in Excel, which would compute texts such as =1+1. --format coco, cvat or fiftyone writes the
+    labels and the open picks of images for these tools; labelwise tell reads their files.
+    """
     from labelwise.campaign import export as files
 
     if form is not None:
@@ -167,13 +145,22 @@ def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> No
     print(f"{format_count(len(labels), 'label')} and {waiting} written to {out}")
 
 
-@app.command("report", help=_REPORT)
+@app.command("report")
 def write_campaign_report(
     out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
     picks: Annotated[int, Option("--picks", help="Number of picks shown per batch.")] = 10,
     campaign: CampaignOption = None,
 ) -> None:
-    """Write a page about the campaign."""
+    """Write a page about the campaign: one self-contained file, in light and dark.
+
+    Examples:
+        labelwise report
+        labelwise report --out for_the_team.html --picks 20
+
+    Learning curve with its interval, class balance, labels and agreement per annotator, the most
+    informative picks, and the costs. Published experiments have their own report: labelwise
+    benchmark report.
+    """
     from labelwise.campaign.export import check_export_path
     from labelwise.campaign.report.data import collect_report, make_item_view
     from labelwise.campaign.report.page import write_report

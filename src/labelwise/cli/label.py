@@ -7,43 +7,43 @@ from typing import Annotated
 
 from typer import Option
 
-from labelwise.cli.app import CampaignOption, app, complete_commands, open_project
+from labelwise.cli.app import (
+    AllowHostOption,
+    CampaignOption,
+    HostOption,
+    app,
+    complete_commands,
+    open_project,
+)
 from labelwise.errors import MissingDependency
 
-_LABEL = """Open the labelling page of a campaign in the browser.
 
-[bold]Examples[/bold]
-
-  labelwise label
-
-  labelwise label -c photos.labelwise --no-open
-
-  labelwise label --host 0.0.0.0 --token $(openssl rand -hex 12)
-
-Only this machine can open the page, unless --host says otherwise: then everyone needs the token. \
-Models are trained in the background; Ctrl-C stops the server. The page keeps every label until \
-the server has saved it.
-"""
-
-
-@app.command("label", help=_LABEL)
+@app.command("label")
 def open_labelling_page(
     campaign: CampaignOption = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8600,
     token: Annotated[
         str | None,
         Option(help="Access token; required with --host.", envvar="LABELWISE_TOKEN"),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None, Option(help="Further name of this server, as behind a proxy.")
-    ] = None,
+    allow_host: AllowHostOption = None,
     no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False,
     no_training: Annotated[
         bool, Option("--no-training", help="Leave training and selection to other commands.")
     ] = False,
 ) -> None:
-    """Open the labelling page."""
+    """Open the labelling page of a campaign in the browser.
+
+    Examples:
+        labelwise label
+        labelwise label -c photos.labelwise --no-open
+        labelwise label --host 0.0.0.0 --token $(openssl rand -hex 12)
+
+    Only this machine can open the page, unless --host says otherwise: then everyone needs the
+    token. Models are trained in the background; Ctrl-C stops the server. The page keeps every label
+    until the server has saved it.
+    """
     try:
         from labelwise.web.serve import serve
     except ImportError as error:

@@ -8,7 +8,10 @@ import typer
 from typer import Argument, Option
 
 from labelwise.cli.app import (
+    AllowHostOption,
     CampaignOption,
+    HostOption,
+    SkipBrokenOption,
     app,
     complete_commands,
     open_project,
@@ -38,40 +41,8 @@ GuessesOption = Annotated[
     bool, Option("--guesses", help="Show annotators the model's guesses; people follow them.")
 ]
 
-_SYNC = """Synchronize a project of Label Studio and a campaign.
 
-[bold]Examples[/bold]
-
-  export LABEL_STUDIO_TOKEN=...   (Label Studio: Account & Settings)
-
-  labelwise label-studio sync http://localhost:8080 --project 5
-
-  labelwise label-studio sync http://localhost:8080 --project 5 --strategy margin --batch 20
-
-Imports tasks and annotations (with skips and times), trains when a batch is nearly done, selects \
-the next one, and writes its order into the project as predictions, so that the queue \
-"Uncertainty sampling" serves it. Call it as often as you like: without news it changes nothing. \
-The first call creates the campaign folder; then all other commands work on it too.
-"""
-
-_SERVE = """Serve an ML backend, which keeps a project of Label Studio up to date automatically.
-
-[bold]Examples[/bold]
-
-  labelwise label-studio sync http://localhost:8080 --project 5
-
-  labelwise label-studio serve -c label-studio-5 --connect
-
-  labelwise label-studio serve --host 0.0.0.0 --token ... --connect --address http://ml.example:9090
-
-Create the campaign with sync first. Label Studio then reports every annotation to the backend; a \
-background process trains, selects and writes the order. Only this machine can reach the backend, \
-unless --host says otherwise: then Label Studio needs the token, as the password of Basic \
-authentication. --connect registers the backend in the project, with its token.
-"""
-
-
-@label_studio_group.command("sync", help=_SYNC)
+@label_studio_group.command("sync")
 def sync_with_label_studio(
     url: Annotated[str, Argument(help="Address of Label Studio.", metavar="URL")],
     project: Annotated[int, Option("--project", "-p", help="Number of the project.", min=1)],
@@ -88,11 +59,20 @@ def sync_with_label_studio(
         Option("--campaign", "-c", help="Campaign folder (default: label-studio-N.labelwise)."),
     ] = None,
     guesses: GuessesOption = False,
-    skip_broken: Annotated[
-        bool, Option("--skip-broken", help="Leave out tasks that cannot be used.")
-    ] = False,
+    skip_broken: SkipBrokenOption = False,
 ) -> None:
-    """Synchronize a project and a campaign."""
+    """Synchronize a project of Label Studio and a campaign.
+
+    Examples:
+        export LABEL_STUDIO_TOKEN=...   (Label Studio: Account & Settings)
+        labelwise label-studio sync http://localhost:8080 --project 5
+        labelwise label-studio sync http://localhost:8080 --project 5 --strategy margin --batch 20
+
+    Imports tasks and annotations (with skips and times), trains when a batch is nearly done,
+    selects the next one, and writes its order into the project as predictions, so that the queue
+    "Uncertainty sampling" serves it. Call it as often as you like: without news it changes nothing.
+    The first call creates the campaign folder; then all other commands work on it too.
+    """
     from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project
     from labelwise.label_studio.client import read_token
 
@@ -134,19 +114,17 @@ def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
     return lines if result.changed else [*lines, ("", "nothing new")]
 
 
-@label_studio_group.command("serve", help=_SERVE)
+@label_studio_group.command("serve")
 def serve_label_studio(
     campaign: CampaignOption = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 9090,
     token: Annotated[
         str | None,
         Option(help="Token that callers need.", envvar="LABELWISE_TOKEN", show_envvar=True),
     ] = None,
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
-    allow_host: Annotated[
-        list[str] | None, Option(help="Further name of this server, as in a container.")
-    ] = None,
+    allow_host: AllowHostOption = None,
     connect: Annotated[
         bool, Option("--connect", help="Register the backend in the project of Label Studio.")
     ] = False,
@@ -155,7 +133,18 @@ def serve_label_studio(
     ] = "",
     guesses: GuessesOption = False,
 ) -> None:
-    """Serve an ML backend."""
+    """Serve an ML backend, which keeps a project of Label Studio up to date automatically.
+
+    Examples:
+        labelwise label-studio sync http://localhost:8080 --project 5
+        labelwise label-studio serve -c label-studio-5 --connect
+        labelwise label-studio serve --host 0.0.0.0 --token ... --connect --address http://ml.example:9090
+
+    Create the campaign with sync first. Label Studio then reports every annotation to the backend;
+    a background process trains, selects and writes the order. Only this machine can reach the
+    backend, unless --host says otherwise: then Label Studio needs the token, as the password of
+    Basic authentication. --connect registers the backend in the project, with its token.
+    """
     try:
         from labelwise.label_studio.backend import serve_backend
     except ImportError as error:

@@ -11,28 +11,8 @@ from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput
 from labelwise.files import write_json
 
-_PREDICT = """Write the model's predictions for all items of the campaign, or for new ones.
 
-[bold]Examples[/bold]
-
-  labelwise predict --out predictions.csv
-
-  labelwise predict new_photos/ --out predictions.jsonl
-
-  labelwise predict more.csv --out predictions.parquet
-
-  labelwise predict --out tasks.json
-
-A row has the item, the human label if there is one, the predicted class, its probability \
-(confidence) and the probabilities of all classes (p:CLASS); for a regression the predicted value \
-and the ends of a 95% interval. Probabilities and intervals are calibrated on labels that the \
-model was not trained on. New items are a folder of images, a table with the columns of the \
-campaign, or a file of features. A .json file has Label Studio tasks with pre-annotations. \
-In Python: labelwise.load_model("photos.labelwise").predict(["a.jpg"]).
-"""
-
-
-@app.command("predict", help=_PREDICT)
+@app.command("predict")
 def predict_items(
     items: Annotated[
         Path | None,
@@ -49,7 +29,21 @@ def predict_items(
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Write the model's predictions."""
+    """Write the model's predictions for all items of the campaign, or for new ones.
+
+    Examples:
+        labelwise predict --out predictions.csv
+        labelwise predict new_photos/ --out predictions.jsonl
+        labelwise predict more.csv --out predictions.parquet
+        labelwise predict --out tasks.json
+
+    A row has the item, the human label if there is one, the predicted class, its probability
+    (confidence) and the probabilities of all classes (p:CLASS); for a regression the predicted
+    value and the ends of a 95% interval. Probabilities and intervals are calibrated on labels that
+    the model was not trained on. New items are a folder of images, a table with the columns of the
+    campaign, or a file of features. A .json file has Label Studio tasks with pre-annotations. In
+    Python: labelwise.load_model("photos.labelwise").predict(["a.jpg"]).
+    """
     write_predictions(out, items, representation, spreadsheet, campaign, id_column)
 
 

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from labelwise.cli.app import (
     ByOption,
     CampaignOption,
+    JsonOption,
     SpreadsheetOption,
     add_record_command,
     app,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     )
 
 OutOption = Annotated[Path | None, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 ItemIds = Annotated[list[str], Argument(help="Items.", metavar="ID...")]
 
 
@@ -109,19 +109,7 @@ def _count_reserved(record: "CampaignRecord", by: str) -> int:
     return record.look(lambda ledger: sum(by in people for people in ledger.leases.values()))
 
 
-_RESOLVE = """Decide the labels of items, overriding the annotators.
-
-[bold]Examples[/bold]
-
-  labelwise record resolve 12=cat 40=dog --by eve
-
-  labelwise record resolve --from settled.csv --by eve
-
-The file is one that labelwise record disagreements --out wrote, with the column label filled in.
-"""
-
-
-@add_record_command("resolve", help=_RESOLVE)
+@add_record_command("resolve")
 def resolve_labels(
     labels: Annotated[
         list[str] | None, Argument(help="Items and labels.", metavar="[ID=LABEL]...")
@@ -130,7 +118,15 @@ def resolve_labels(
     by: ByOption = "",
     campaign: CampaignOption = None,
 ) -> None:
-    """Decide the labels of items."""
+    """Decide the labels of items, overriding the annotators.
+
+    Examples:
+        labelwise record resolve 12=cat 40=dog --by eve
+        labelwise record resolve --from settled.csv --by eve
+
+    The file is one that labelwise record disagreements --out wrote, with the column label filled
+    in.
+    """
     from labelwise.cli.tell import match_class, read_labels
 
     project = open_project(campaign)
@@ -157,26 +153,21 @@ def _parse_labels(project: "Project", texts: Sequence[str]) -> "dict[int, Label]
     return found
 
 
-_DISAGREEMENTS = """List the items with different labels by different annotators.
-
-[bold]Examples[/bold]
-
-  labelwise record disagreements
-
-  labelwise record disagreements --out disputed.csv
-
-With --out, the file has an empty column label: fill it in for labelwise record resolve --from.
-"""
-
-
-@add_record_command("disagreements", help=_DISAGREEMENTS)
+@add_record_command("disagreements")
 def list_disagreements(
     out: OutOption = None,
     as_json: JsonOption = False,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """List the items with different labels by different annotators."""
+    """List the items with different labels by different annotators.
+
+    Examples:
+        labelwise record disagreements
+        labelwise record disagreements --out disputed.csv
+
+    With --out, the file has an empty column label: fill it in for labelwise record resolve --from.
+    """
     project = open_project(campaign)
     rows, words = [], []
     for entry in project.open_record().look(lambda ledger: ledger.disagreements()):
@@ -233,27 +224,22 @@ def _report_items(
         print(f"{count}{settle}")
 
 
-_SUSPECTS = """List the labels that are most likely wrong, by the model's cross-validation.
-
-[bold]Examples[/bold]
-
-  labelwise record suspects
-
-  labelwise record suspects --out suspects.csv
-
-Each label was predicted by a model that was not trained on it. Decide with labelwise record
-resolve ID=LABEL. With --out, fill in the column label for labelwise record resolve --from.
-"""
-
-
-@record_group.command("suspects", help=_SUSPECTS)
+@record_group.command("suspects")
 def list_suspects(
     out: OutOption = None,
     as_json: JsonOption = False,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """List the labels that are most likely wrong, by the model's cross-validation."""
+    """List the labels that are most likely wrong, by the model's cross-validation.
+
+    Examples:
+        labelwise record suspects
+        labelwise record suspects --out suspects.csv
+
+    Each label was predicted by a model that was not trained on it. Decide with labelwise record
+    resolve ID=LABEL. With --out, fill in the column label for labelwise record resolve --from.
+    """
     from labelwise.campaign.evaluation import list_suspicious_labels
 
     project = open_project(campaign)
@@ -267,30 +253,23 @@ def list_suspects(
     _report_items(rows, words, "suspicious label", columns, out, as_json, spreadsheet)
 
 
-_HISTORY = """Show the events of the campaign, oldest first; consecutive labels are one line.
-
-[bold]Examples[/bold]
-
-  labelwise record history
-
-  labelwise record history --last 100
-
-  labelwise record history --item 12
-
-  labelwise record history --json > record.jsonl
-
-With --json, every event is printed as one line, as it is stored.
-"""
-
-
-@add_record_command("history", help=_HISTORY)
+@add_record_command("history")
 def show_history(
     last: Annotated[int, Option("--last", "-n", help="Number of lines; 0 for all.")] = 30,
     item: Annotated[str | None, Option("--item", help="Only events of this item.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print all events as lines of JSON.")] = False,
+    as_json: JsonOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Show the events of the campaign."""
+    """Show the events of the campaign, oldest first; consecutive labels are one line.
+
+    Examples:
+        labelwise record history
+        labelwise record history --last 100
+        labelwise record history --item 12
+        labelwise record history --json > record.jsonl
+
+    With --json, every event is printed as one line, as it is stored.
+    """
     from labelwise.record.events import event_to_json
 
     if last < 0:

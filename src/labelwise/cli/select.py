@@ -18,7 +18,14 @@ from rich.table import Table
 from typer import Argument, Option
 
 import labelwise
-from labelwise.cli.app import IdColumnOption, app, quiet_mode
+from labelwise.cli.app import (
+    IdColumnOption,
+    IdFileOption,
+    LabelledOption,
+    StrategyOptions,
+    app,
+    quiet_mode,
+)
 from labelwise.cli.console import parse_integer, parse_number, show_progress
 from labelwise.cli.files import (
     check_inputs,
@@ -36,33 +43,11 @@ if TYPE_CHECKING:
     from labelwise.selection.plan import SelectionPlan
     from labelwise.selection.request import SelectionRequest
 
-_SELECT = """Pick the items worth labelling, from .npy or .parquet files with one row per item.
-
-[bold]Examples[/bold]
-
-  labelwise select f.npy --strategy lewis --budget 1000 --out picks.csv
-
-  labelwise select f.npy g.npy -s lewis -b 1000 --option p=1.5 -o picks.csv
-
-  labelwise select --probabilities p.npy -s margin -b 100 -o margin.csv
-
-  labelwise select f.npy -s k_center -b 100 --labelled margin.csv -o more.csv
-
-  labelwise select f.npy -s k_center -b 100 -o picks.csv --on ray --actors 4
-
-  labelwise select 'pool-*.npy' -s lewis -b 1000 --dry-run
-
-  labelwise select 'pool-*.npy' -s lewis -b 1000 -o picks.csv --resume checkpoint/
-
-The picks are written in order, with id, weight (number of pool items it represents), count \
-(number of times it was drawn), score and rank; columns that a strategy does not provide are empty.
-"""
-
 Files = list[str]
 _INDENT = " " * 4
 
 
-@app.command(help=_SELECT)
+@app.command("select")
 def select(
     strategy: Annotated[
         str, Option("--strategy", "-s", help="Selection strategy; see labelwise strategies.")
@@ -101,18 +86,11 @@ def select(
         Files | None, Option(help="Projections of the gradients (n, d).")
     ] = None,
     duals: Annotated[Files | None, Option(help="Predicted dual variables (n,).")] = None,
-    ids: Annotated[
-        Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
-    ] = None,
+    ids: IdFileOption = None,
     id_column: IdColumnOption = None,
-    labelled: Annotated[
-        Path | None, Option(help="Ids of labelled items: one per line, or a file of picks.")
-    ] = None,
+    labelled: LabelledOption = None,
     seed: Annotated[int, Option(help="Random seed.")] = 0,
-    option: Annotated[
-        list[str] | None,
-        Option(help="Option of the strategy; may be repeated.", metavar="NAME=VALUE"),
-    ] = None,
+    option: StrategyOptions = None,
     on: Annotated[
         str | None,
         Option(
@@ -135,7 +113,21 @@ def select(
         bool, Option("--dry-run", help="Print the plan and its cost; pick nothing.")
     ] = False,
 ) -> None:
-    """Pick the items worth labelling."""
+    """Pick the items worth labelling, from .npy or .parquet files with one row per item.
+
+    Examples:
+        labelwise select f.npy --strategy lewis --budget 1000 --out picks.csv
+        labelwise select f.npy g.npy -s lewis -b 1000 --option p=1.5 -o picks.csv
+        labelwise select --probabilities p.npy -s margin -b 100 -o margin.csv
+        labelwise select f.npy -s k_center -b 100 --labelled margin.csv -o more.csv
+        labelwise select f.npy -s k_center -b 100 -o picks.csv --on ray --actors 4
+        labelwise select 'pool-*.npy' -s lewis -b 1000 --dry-run
+        labelwise select 'pool-*.npy' -s lewis -b 1000 -o picks.csv --resume checkpoint/
+
+    The picks are written in order, with id, weight (number of pool items it represents), count
+    (number of times it was drawn), score and rank; columns that a strategy does not provide are
+    empty.
+    """
     from labelwise.pool.pool import Pool
     from labelwise.selection.request import SelectionRequest
     from labelwise.strategies import get

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import IdColumnOption, TrackOption, app
+from labelwise.cli.app import (
+    ColumnsOption,
+    IdColumnOption,
+    TextOption,
+    TrackOption,
+    WithoutOption,
+    WorkersOption,
+    app,
+)
 from labelwise.cli.benchmark import count_cores
 from labelwise.cli.console import (
     make_table_console,
@@ -28,45 +36,20 @@ if TYPE_CHECKING:
     from labelwise.simulate.own_data import OwnData
     from labelwise.simulate.savings import LabelSaving
 
-_SIMULATE = """Hide the labels you have, replay, and estimate how many labels each strategy saves.
-
-[bold]Examples[/bold]
-
-  labelwise simulate photos
-
-  labelwise simulate photos --labels labels.csv
-
-  labelwise simulate reviews.csv --labels stars --text review
-
-  labelwise simulate houses.parquet --labels price --regression --without id
-
-  labelwise simulate f.npy --labels y.npy --strategies margin,badge --seeds 10
-
-Takes a folder of images by class, a folder of images with a table of labels (columns id, which \
-holds paths or file names, and label), a .csv, .tsv, .jsonl or .parquet table, an .npz file, or \
-features in a .npy file with labels in another. Images and texts are encoded as in a campaign. A \
-fifth is held out for testing; every strategy buys batch after batch. After an interruption, the \
-same command continues.
-"""
-
 DIGITS = 1797
 """Number of images in the data set of the demo."""
 
 
-@app.command("simulate", help=_SIMULATE)
+@app.command("simulate")
 def run_simulation(
     context: typer.Context,
     data: Annotated[Path, Argument(help="Labelled data.", metavar="DIR|FILE")],
     labels: Annotated[
         str | None, Option(help="Column or array of the labels, or a file of them.")
     ] = None,
-    text: Annotated[str | None, Option(help="Text columns.", metavar="A,B")] = None,
-    columns: Annotated[
-        str | None, Option(help="Numeric columns to use (default: all).", metavar="A,B")
-    ] = None,
-    without: Annotated[
-        str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
-    ] = None,
+    text: TextOption = None,
+    columns: ColumnsOption = None,
+    without: WithoutOption = None,
     id_column: IdColumnOption = None,
     regression: Annotated[
         bool | None,
@@ -99,11 +82,23 @@ def run_simulation(
         Path, Option(help="File of all rounds; an existing one is continued.")
     ] = Path("simulate.jsonl"),
     track: TrackOption = None,
-    workers: Annotated[
-        int | None, Option(help="Parallel processes (default: one per core).")
-    ] = None,
+    workers: WorkersOption = None,
 ) -> None:
-    """Estimate how many labels each strategy would have saved."""
+    """Hide the labels you have, replay, and estimate how many labels each strategy saves.
+
+    Examples:
+        labelwise simulate photos
+        labelwise simulate photos --labels labels.csv
+        labelwise simulate reviews.csv --labels stars --text review
+        labelwise simulate houses.parquet --labels price --regression --without id
+        labelwise simulate f.npy --labels y.npy --strategies margin,badge --seeds 10
+
+    Takes a folder of images by class, a folder of images with a table of labels (columns id, which
+    holds paths or file names, and label), a .csv, .tsv, .jsonl or .parquet table, an .npz file, or
+    features in a .npy file with labels in another. Images and texts are encoded as in a campaign. A
+    fifth is held out for testing; every strategy buys batch after batch. After an interruption, the
+    same command continues.
+    """
     set_results_file(results)
     try:
         from labelwise.benchmark.report.page import write_report
@@ -231,7 +226,7 @@ def run_demo(
     ] = None,
     seeds: Annotated[int | None, Option(help="Runs of each strategy.")] = None,
     labels: Annotated[int | None, Option(help="Labels in total.")] = None,
-    workers: Annotated[int | None, Option(help="Parallel processes.")] = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Compare strategies on handwritten digits (about two minutes).
 

@@ -13,7 +13,11 @@ from typer import Argument, Option
 from labelwise.cli.app import (
     ByOption,
     CampaignOption,
+    ColumnsOption,
     IdColumnOption,
+    SkipBrokenOption,
+    TextOption,
+    WithoutOption,
     app,
     open_project,
     quote_path,
@@ -26,44 +30,11 @@ if TYPE_CHECKING:
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
 
-_START = """Create a campaign to label a folder of images, a table, or a file of features.
-
-[bold]Examples[/bold]
-
-  labelwise start photos --classes cat,dog,other
-
-  labelwise start reviews.csv --text review --id review_id --classes good,bad --batch 20
-
-  labelwise start houses.parquet --regression --without id,address
-
-  labelwise start f.npy --strategy lewis --budget-labels 500
-
-  labelwise start photos --encoder auto --encoder onnx:mine.onnx --strategy lewis
-
-Creates the folder NAME.labelwise for the campaign; your own files are only read. Images may be in \
-subfolders. Files of labels are those of labelwise tell; models are evaluated on the items of \
---test and never trained on them. Then [bold]labelwise label[/bold] opens the page.
-"""
-
-_CHANGE = """Change the settings of the campaign from now on.
-
-[bold]Examples[/bold]
-
-  labelwise change
-
-  labelwise change batch=20 strategy=margin
-
-  labelwise change budget_money=200 price=0.05 overlap=2
-
-Without settings it lists them. none removes a setting; an option of the strategy is written \
-options.p=1.5. Existing batches stay as they are.
-"""
-
 _MAX_LISTED = 20
 """Number of broken items that are printed; all of them are counted."""
 
 
-@app.command("start", help=_START)
+@app.command("start")
 def start_campaign(
     source: Annotated[
         Path, Argument(help="Data to label.", metavar="DIR|FILE", show_default=False)
@@ -71,13 +42,9 @@ def start_campaign(
     classes: Annotated[
         str | None, Option(help="Names of the classes (can be added later).", metavar="A,B,C")
     ] = None,
-    text: Annotated[str | None, Option(help="Text columns.", metavar="A,B")] = None,
-    columns: Annotated[
-        str | None, Option(help="Numeric columns to use (default: all).", metavar="A,B")
-    ] = None,
-    without: Annotated[
-        str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
-    ] = None,
+    text: TextOption = None,
+    columns: ColumnsOption = None,
+    without: WithoutOption = None,
     id_column: IdColumnOption = None,
     strategy: Annotated[
         str | None,
@@ -133,9 +100,7 @@ def start_campaign(
     test: Annotated[
         Path | None, Option(help="Labelled test set among the items, only to evaluate on.")
     ] = None,
-    skip_broken: Annotated[
-        bool, Option("--skip-broken", help="Leave out items that cannot be read.")
-    ] = False,
+    skip_broken: SkipBrokenOption = False,
     refresh: Annotated[
         bool, Option("--refresh", help="Add new items to the existing campaign.")
     ] = False,
@@ -143,7 +108,19 @@ def start_campaign(
         bool, Option("--moved", help="The data of the existing campaign moved to DIR|FILE.")
     ] = False,
 ) -> None:
-    """Create a campaign."""
+    """Create a campaign to label a folder of images, a table, or a file of features.
+
+    Examples:
+        labelwise start photos --classes cat,dog,other
+        labelwise start reviews.csv --text review --id review_id --classes good,bad --batch 20
+        labelwise start houses.parquet --regression --without id,address
+        labelwise start f.npy --strategy lewis --budget-labels 500
+        labelwise start photos --encoder auto --encoder onnx:mine.onnx --strategy lewis
+
+    Creates the folder NAME.labelwise for the campaign; your own files are only read. Images may be
+    in subfolders. Files of labels are those of labelwise tell; models are evaluated on the items of
+    --test and never trained on them. Then [bold]labelwise label[/bold] opens the page.
+    """
     from labelwise.campaign.project import Project, default_folder
 
     for file in (labels, guesses, test):
@@ -304,7 +281,7 @@ def _name_item(about: Any) -> str:
     return str(next((about[key] for key in ("name", "text", "columns") if key in about), ""))
 
 
-@app.command("change", help=_CHANGE)
+@app.command("change")
 def change_settings(
     settings: Annotated[
         list[str] | None, Argument(help="Settings.", metavar="[NAME=VALUE]...")
@@ -312,7 +289,16 @@ def change_settings(
     by: ByOption = "",
     campaign: CampaignOption = None,
 ) -> None:
-    """Change the settings of the campaign."""
+    """Change the settings of the campaign from now on.
+
+    Examples:
+        labelwise change
+        labelwise change batch=20 strategy=margin
+        labelwise change budget_money=200 price=0.05 overlap=2
+
+    Without settings it lists them. none removes a setting; an option of the strategy is written
+    options.p=1.5. Existing batches stay as they are.
+    """
     record = open_project(campaign).open_record()
     if not settings:
         for name, value in record.settings.to_dict().items():

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from labelwise.cli.app import CampaignOption, TrackOption, app, complete_commands, open_project
+from labelwise.cli.app import (
+    CampaignOption,
+    JsonOption,
+    SeedOption,
+    TrackOption,
+    app,
+    complete_commands,
+    open_project,
+)
 from labelwise.cli.console import (
     escape_text,
     format_count,
@@ -36,7 +44,7 @@ Lines = list[tuple[str, str]]
 
 @app.command("train")
 def train_model(
-    seed: Annotated[int | None, Option(help="Random seed (default: the campaign's).")] = None,
+    seed: SeedOption = None,
     by: Annotated[str, Option("--by", help="Name of the person who starts it.")] = "",
     save: Annotated[
         Path | None, Option("--save", help="Folder to save the model to, without the items.")
@@ -156,10 +164,7 @@ def _compare_with_mean(metrics: JsonObject) -> list[str]:
 
 
 @app.command("status")
-def show_status(
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
-    campaign: CampaignOption = None,
-) -> None:
+def show_status(as_json: JsonOption = False, campaign: CampaignOption = None) -> None:
     """Show the progress of the campaign, its cost, and the next command."""
     project = open_project(campaign)
     record = project.open_record()

@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from labelwise.record.events import Event
     from labelwise.record.ledger import Ledger
 
-_TELL = """Record the labels in a file: all of them, or none if one is wrong.
-
-[bold]Examples[/bold]
-
-  labelwise tell batch.csv --by ann
-
-  labelwise tell labels.jsonl
-
-  labelwise tell tasks.json
-
-A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (annotator) \
-and seconds (time it took); other columns are ignored, and rows without a label stay open. So fill \
-in the column label of the file that labelwise ask wrote. Images may be given by path or file name \
-in the column id or file. A .json file is a Label Studio export of tasks that labelwise export \
-wrote; tasks cancelled there are skipped here. Files of COCO (.json), CVAT for images (.xml) and \
-FiftyOne (.json) have one label per image. A new label by the same person replaces the old \
-one; a label that is known already is not recorded twice.
-"""
-
 
 @dataclass(frozen=True)
 class LabelLine:
@@ -57,7 +38,7 @@ class LabelLine:
     confidence: float = 1.0  # Of a guess, from 0 to 1
 
 
-@app.command("tell", help=_TELL)
+@app.command("tell")
 def tell_labels(
     file: Annotated[Path, Argument(help="File with labels.", metavar="FILE")],
     by: Annotated[str, Option("--by", help="Annotator, if the file does not name one.")] = "",
@@ -67,7 +48,21 @@ def tell_labels(
     ] = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Record the labels in a file."""
+    """Record the labels in a file: all of them, or none if one is wrong.
+
+    Examples:
+        labelwise tell batch.csv --by ann
+        labelwise tell labels.jsonl
+        labelwise tell tasks.json
+
+    A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (annotator)
+    and seconds (time it took); other columns are ignored, and rows without a label stay open. So
+    fill in the column label of the file that labelwise ask wrote. Images may be given by path or
+    file name in the column id or file. A .json file is a Label Studio export of tasks that
+    labelwise export wrote; tasks cancelled there are skipped here. Files of COCO (.json), CVAT for
+    images (.xml) and FiftyOne (.json) have one label per image. A new label by the same person
+    replaces the old one; a label that is known already is not recorded twice.
+    """
     from labelwise.cli.status import find_next_command
 
     project = open_project(campaign)

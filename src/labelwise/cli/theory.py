@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
-from labelwise.cli.app import IdColumnOption, app
+from labelwise.cli.app import IdColumnOption, IdFileOption, JsonOption, LabelledOption, app
 from labelwise.cli.console import make_table_console, print_table, show_progress
 from labelwise.cli.files import (
     check_output_file,
@@ -29,37 +29,6 @@ if TYPE_CHECKING:
     from labelwise.selection.result import Selection
     from labelwise.theory.planning import Plan
 
-_PLAN = """Estimate how many labels a pool needs, from .npy or .parquet files with one row per item.
-
-[bold]Examples[/bold]
-
-  labelwise plan f.npy --error 0.1
-
-  labelwise plan f.npy g.npy h.npy --error 0.05 --out plan.html
-
-Several files are the features of several models. Prints for each the rank, the effective \
-dimension (eff. d), K (number of items times the largest leverage), the largest leverage over the \
-mean (peak), the share of the top 1 and 10 % of items and the effective number of items (eff. n); \
-T as models are added with its bound; and the labels for the error, with the formulas. \
-The numbers are guidance: upper bounds, or bounds whose constants are unknown.
-"""
-
-_EXPLAIN = """Assess a selection, from its file and the features it was picked from.
-
-[bold]Examples[/bold]
-
-  labelwise explain picks.csv f.npy
-
-  labelwise explain picks.csv f.npy g.npy --labels y.npy --probabilities p.npy
-
-  labelwise explain picks.jsonl f.npy --p 1 --json
-
-  labelwise explain picks.csv f.npy --plot picks.png
-
-Each diagnostic comes with its formula and an interpretation. Labels add class imbalance, \
-alignment and the bound B; probabilities add the approximation ratio.
-"""
-
 PLOTS = (".png", ".svg", ".pdf")
 MOST_DRAWN = 5_000
 """Largest number of candidates in a plot."""
@@ -68,25 +37,33 @@ FeatureFiles = Annotated[
     list[str],
     Argument(help="Features (n, d); several files are those of several models.", metavar="FILE"),
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 NormOption = Annotated[float, Option("--p", help="Norm of the loss.")]
 
 
-@app.command("plan", help=_PLAN)
+@app.command("plan")
 def plan_labels(
     features: FeatureFiles,
     error: Annotated[float, Option("--error", "-e", help="Relative excess error.")] = 0.1,
     p: NormOption = 2.0,
-    labelled: Annotated[
-        Path | None, Option(help="Ids to leave out: one per line, or a file of picks.")
-    ] = None,
+    labelled: LabelledOption = None,
     id_column: IdColumnOption = None,
     out: Annotated[
         Path | None, Option("--out", "-o", help="Plot to write: .png, .svg, .pdf or .html.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate how many labels a pool needs."""
+    """Estimate how many labels a pool needs, from .npy or .parquet files with one row per item.
+
+    Examples:
+        labelwise plan f.npy --error 0.1
+        labelwise plan f.npy g.npy h.npy --error 0.05 --out plan.html
+
+    Several files are the features of several models. Prints for each the rank, the effective
+    dimension (eff. d), K (number of items times the largest leverage), the largest leverage over
+    the mean (peak), the share of the top 1 and 10 % of items and the effective number of items
+    (eff. n); T as models are added with its bound; and the labels for the error, with the formulas.
+    The numbers are guidance: upper bounds, or bounds whose constants are unknown.
+    """
     if out is not None:
         check_output_file(out)
     save = _find_plot_writer(out) if out else None
@@ -173,7 +150,7 @@ def _make_model_table(found: "Plan", names: Sequence[str], width: int) -> Table:
     return table
 
 
-@app.command("explain", help=_EXPLAIN)
+@app.command("explain")
 def explain_picks(
     picks: Annotated[
         Path,
@@ -187,12 +164,8 @@ def explain_picks(
     kernel: Annotated[
         Path | None, Option(help="Tangent kernel of the picks (b, b) (.npy).")
     ] = None,
-    labelled: Annotated[
-        Path | None, Option(help="Ids labelled before: one per line, or a file of picks.")
-    ] = None,
-    ids: Annotated[
-        Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
-    ] = None,
+    labelled: LabelledOption = None,
+    ids: IdFileOption = None,
     id_column: IdColumnOption = None,
     classes: Annotated[int | None, Option(help="Number of classes.")] = None,
     p: NormOption = 2.0,
@@ -202,7 +175,17 @@ def explain_picks(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Assess a selection."""
+    """Assess a selection, from its file and the features it was picked from.
+
+    Examples:
+        labelwise explain picks.csv f.npy
+        labelwise explain picks.csv f.npy g.npy --labels y.npy --probabilities p.npy
+        labelwise explain picks.jsonl f.npy --p 1 --json
+        labelwise explain picks.csv f.npy --plot picks.png
+
+    Each diagnostic comes with its formula and an interpretation. Labels add class imbalance,
+    alignment and the bound B; probabilities add the approximation ratio.
+    """
     from labelwise.theory.explanations import explain
 
     if plot is not None:

@@ -63,7 +63,8 @@ def choose_batch(
 ) -> Choice:
     """Pick the batch; its scores are the gains in nats, and their sum is the joint information.
 
-    ``configurations`` are listed at most, and drawn approximately (a whole number per member).
+    Options:
+        configurations: listed at most, and drawn approximately (a whole number per member).
     """
     if budget > LARGE_BATCH:
         warnings.warn(

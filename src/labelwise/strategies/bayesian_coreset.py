@@ -50,7 +50,11 @@ BITS = 31  # Of each of the two integers that represent a number in a sum
 def choose_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, entropy_weight: float = 0.0
 ) -> Choice:
-    """Step until ``budget`` items are picked; ``entropy_weight`` is gamma above."""
+    """Step until ``budget`` items are picked.
+
+    Options:
+        entropy_weight: of the mean prediction's entropy (gamma above).
+    """
     # Sums of integers are the same for any split into blocks.
     grid = IntegerGrid.of(entropy_weight)
     vectors, sizes = shards.sum(_project_block, entropy_weight, grid)

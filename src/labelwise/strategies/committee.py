@@ -36,6 +36,9 @@ def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str =
     Rows are ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list
     of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` (integers are classes, others are
     values of a regression), which have only an entropy.
+
+    Options:
+        disagreement: ``"kl"`` or ``"vote_entropy"``, for classes.
     """
     if "outputs" in rows:
         return _sum_variances(list(rows["outputs"]))
