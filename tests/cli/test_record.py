@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from labelwise.campaign.history import DESCRIPTIONS, describe_events
 from labelwise.campaign.project import Project
-from labelwise.cli.record import DESCRIPTIONS, describe_events
 from labelwise.record.events import (
     KINDS,
     Asked,

@@ -332,7 +332,7 @@ def test_history_is_told_newest_first(page):
     tell(client, {0: "3"})
     lines = client.get("/api/history", params={"limit": 2}).json()
     assert [(line["number"], line["kind"]) for line in lines] == [(2, "told"), (1, "asked")]
-    assert lines[0]["by"] == "ann" and lines[0]["says"] == "item 0 is 3"
+    assert lines[0]["by"] == "ann" and lines[0]["says"] == "ann labelled item 0 3"
     assert client.get("/api/history", params={"limit": 0}).status_code == 422
 
 

@@ -17,14 +17,9 @@ from labelwise.cli.app import (
     open_project,
     quote_path,
 )
-from labelwise.cli.console import (
-    escape_text,
-    format_count,
-    format_person,
-    show_progress,
-    warn_about_formulas,
-)
+from labelwise.cli.console import show_progress, warn_about_formulas
 from labelwise.cli.files import check_output_file, parse_options, split_options
+from labelwise.display import escape_text, format_count, format_person
 from labelwise.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,13 +9,8 @@ import typer
 from typer import Argument, Option
 
 from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, TextOption, app
-from labelwise.cli.console import (
-    escape_text,
-    format_count,
-    print_table,
-    show_progress,
-    split_names,
-)
+from labelwise.cli.console import print_table, show_progress, split_names
+from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, MissingDependency
 
 if TYPE_CHECKING:

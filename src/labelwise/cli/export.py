@@ -13,9 +13,10 @@ from labelwise.cli.app import (
     complete_commands,
     open_project,
 )
-from labelwise.cli.console import format_count, warn_about_formulas
+from labelwise.cli.console import warn_about_formulas
 from labelwise.cli.files import check_output_file
 from labelwise.cli.predict import write_predictions
+from labelwise.display import format_count
 from labelwise.errors import BadInput
 from labelwise.files import write_json
 

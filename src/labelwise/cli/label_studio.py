@@ -17,13 +17,8 @@ from labelwise.cli.app import (
     open_project,
     set_campaign_folder,
 )
-from labelwise.cli.console import (
-    escape_text,
-    format_count,
-    format_duration,
-    print_columns,
-    show_progress,
-)
+from labelwise.cli.console import print_columns, show_progress
+from labelwise.display import escape_text, format_count, format_duration
 from labelwise.errors import MissingDependency
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from labelwise.cli.app import CampaignOption, IdColumnOption, SpreadsheetOption, app, open_project
-from labelwise.cli.console import format_count, warn_about_formulas
+from labelwise.cli.console import warn_about_formulas
 from labelwise.cli.files import check_output_file
+from labelwise.display import format_count
 from labelwise.errors import BadInput
 from labelwise.files import write_json
 

@@ -22,8 +22,9 @@ from labelwise.cli.app import (
     open_project,
     quote_path,
 )
-from labelwise.cli.console import escape_text, format_count, show_progress, split_names
+from labelwise.cli.console import show_progress, split_names
 from labelwise.cli.tell import import_labels, import_prelabels
+from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
 
 if TYPE_CHECKING:

@@ -19,15 +19,13 @@ from labelwise.cli.app import (
     complete_commands,
     open_project,
 )
-from labelwise.cli.console import (
+from labelwise.cli.console import print_columns, print_error, show_progress
+from labelwise.display import (
     escape_text,
     format_count,
     format_duration,
     format_percent,
     format_person,
-    print_columns,
-    print_error,
-    show_progress,
 )
 from labelwise.files import JsonObject
 from labelwise.tracking import Tracker

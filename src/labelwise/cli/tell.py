@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelwise.cli.app import CampaignOption, IdColumnOption, app, open_project
-from labelwise.cli.console import format_count, format_person
+from labelwise.display import format_count, format_person
 from labelwise.errors import BadInput, LabelwiseError, UnknownName
 from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate_rows, read_table
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from labelwise.errors import StorageFailed
 from labelwise.files import JsonObject
-from labelwise.record.events import Asked, event_from_json, event_to_json
+from labelwise.record.events import Asked, Trained, event_from_json, event_to_json
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.record.votes import AnnotatorWork, Resolution, Skip
@@ -132,7 +132,8 @@ def decode_ledger(body: bytes) -> Ledger:
         setattr(ledger, name, content[name])
     ledger.snapshot_length = ledger.length
     ledger.recent_seconds.extend(content["recent_seconds"])
-    ledger.trainings = [event_from_json(event) for event in content["trainings"]]  # type: ignore[misc]
+    trainings = map(event_from_json, content["trainings"])
+    ledger.trainings = [event for event in trainings if isinstance(event, Trained)]
     for name in ("training", "failure"):
         setattr(ledger, name, content[name] and event_from_json(content[name]))
     for event in map(event_from_json, content["batches"]):

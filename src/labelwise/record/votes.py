@@ -68,7 +68,8 @@ def majority_label(votes: Mapping[str, Label], regression: bool = False) -> Labe
     """
     if len(votes) <= 1:
         return next(iter(votes.values()), None)
-    if regression and not any(isinstance(label, str) for label in votes.values()):
-        return statistics.median(votes.values())  # type: ignore[type-var]
+    numbers = [label for label in votes.values() if not isinstance(label, str)]
+    if regression and len(numbers) == len(votes):
+        return statistics.median(numbers)
     (label, most), *others = Counter(votes.values()).most_common(2)
     return None if others and others[0][1] == most else label

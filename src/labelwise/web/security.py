@@ -27,8 +27,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from html import escape
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -38,6 +37,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelwise.errors import BadInput
+from labelwise.pages import render_page
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "X-Labelwise-Csrf"
@@ -417,18 +417,11 @@ def _refuse_visitor(scope: Scope, message: str) -> Response:
     ask = {"WWW-Authenticate": "Bearer"}
     if scope["path"].startswith("/api"):
         return refuse(401, message, ask)
-    page, policy = _read_locked_page()
-    body = page.replace("MESSAGE", escape(message[:1].upper() + message[1:] + "."))
-    return HTMLResponse(body, status_code=401, headers={**ask, "Content-Security-Policy": policy})
-
-
-@cache
-def _read_locked_page() -> tuple[str, str]:
-    """The page of a visitor without a token, and its policy: one style sheet and one form."""
-    page = (Path(__file__).parent / "page" / "locked.html").read_text(encoding="utf-8")
+    page = render_page("locked.html", message=message[:1].upper() + message[1:] + ".")
     style = page.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return page, (
+    policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri 'none'; "
         "frame-ancestors 'none'"
     )
+    return HTMLResponse(page, status_code=401, headers={**ask, "Content-Security-Policy": policy})

@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice, zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -21,7 +20,7 @@ from labelwise.campaign.evaluation import (
 )
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.missing_items import annotators, closed_items
-from labelwise.campaign.forecast import Forecast
+from labelwise.campaign.history import describe_event
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
@@ -157,21 +156,12 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
         advice=advice.says,
         rules=[bodies.AdviceLine(**asdict(one)) for one in advice.rules],
         stop=advice.stop,
-        forecast=_show_forecast(advice.forecast),
+        forecast=bodies.ForecastState.model_validate(advice.forecast, from_attributes=True),
         you=None,
         annotators=[
             _show_work(name, work, name in settings.removed)
             for name, work in sorted(annotators(ledger).items())
         ],
-    )
-
-
-def _show_forecast(found: Forecast) -> bodies.ForecastState:
-    return bodies.ForecastState(
-        gain=_to_finite(found.gain),
-        low=_to_finite(found.low),
-        high=_to_finite(found.high),
-        says=found.says,
     )
 
 
@@ -201,36 +191,8 @@ def show_event(number: int, event: Event) -> bodies.HistoryLine:
     """One event as a line of text."""
     by = getattr(event, "by", None)
     return bodies.HistoryLine(
-        number=number, kind=kind_of(event), at=event.at, by=by or None, says=_describe_event(event)
+        number=number, kind=kind_of(event), at=event.at, by=by or None, says=describe_event(event)
     )
-
-
-def _describe_event(event: Any) -> str:
-    kind = kind_of(event)
-    if kind == "told":
-        return f"item {event.id} is {event.label}"
-    if kind in ("skipped", "withdrawn", "resolved"):
-        extra = getattr(event, "reason", "") or getattr(event, "label", "")
-        return f"item {event.id}" + (f": {extra}" if extra != "" else "")
-    if kind == "noted":
-        return f"item {event.id}: {event.text}"
-    if kind == "renamed":
-        return f"class {event.old} is now {event.new}"
-    if kind == "released":
-        return f"{len(event.ids)} items to be picked again"
-    if kind == "asked":
-        return f"batch {event.batch}: {len(event.ids)} items by {event.strategy}"
-    if kind in ("lent", "returned"):
-        return f"{len(event.ids)} items"
-    if kind == "training":
-        return f"training {event.number} on {event.labels} labels"
-    if kind == "trained":
-        return f"training {event.number} done in {event.seconds:.1f} s"
-    if kind == "training_failed":
-        return f"training {event.number}: {event.error}"
-    if kind == "changed":
-        return ", ".join(f"{name} = {value}" for name, value in event.settings.items())
-    return f"{event.items} items"
 
 
 def _show_batch(ledger: Ledger) -> bodies.BatchState | None:
@@ -249,12 +211,12 @@ def _show_budget(ledger: Ledger, settings: Settings) -> bodies.BudgetState:
     cost = campaign_cost(ledger, settings)
     return bodies.BudgetState(
         labels=cost.labels,
-        hours=_to_finite(cost.hours),
-        money=_to_finite(cost.money),
+        hours=cost.hours,
+        money=cost.money,
         of_labels=settings.budget_labels,
         of_hours=settings.budget_hours,
         of_money=settings.budget_money,
-        share=_to_finite(cost.share),
+        share=cost.share,
     )
 
 
@@ -266,8 +228,8 @@ def _show_curve(ledger: Ledger) -> list[bodies.CurvePoint]:
             metric=point.metric,
             accuracy=None if point.metric == "mse" else point.value,
             mse=point.value if point.metric == "mse" else None,
-            low=_to_finite(point.low),
-            high=_to_finite(point.high),
+            low=point.low,
+            high=point.high,
         )
         for point in learning_curve(ledger)
     ]
@@ -284,8 +246,8 @@ def _show_evaluation(ledger: Ledger) -> bodies.EvaluationState | None:
         needed=FEWEST_EVALUATED,
         metric=None if score is None else score.metric,
         value=None if score is None else score.value,
-        low=None if score is None else _to_finite(score.low),
-        high=None if score is None else _to_finite(score.high),
+        low=None if score is None else score.low,
+        high=None if score is None else score.high,
         balanced_accuracy=found.balanced_accuracy,
         macro_f1=found.macro_f1,
         says=found.describe(),
@@ -329,7 +291,3 @@ def _show_work(name: str, work: AnnotatorWork, removed: bool = False) -> bodies.
     return bodies.AnnotatorState(
         name=name, labels=work.labels, skips=work.skips, seconds=work.seconds, removed=removed
     )
-
-
-def _to_finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

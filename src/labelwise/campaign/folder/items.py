@@ -59,8 +59,9 @@ class CampaignItems:
         return len(self._lines)
 
     def __contains__(self, item: object) -> bool:
-        whole = isinstance(item, int | np.integer) and not isinstance(item, bool)
-        return whole and 0 <= int(item) < len(self)  # type: ignore[call-overload]
+        if isinstance(item, bool) or not isinstance(item, int | np.integer):
+            return False
+        return 0 <= int(item) < len(self)
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))

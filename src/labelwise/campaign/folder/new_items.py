@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.errors import BadInput
+from labelwise.files import to_json
 from labelwise.media.folders import find_images
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
@@ -178,11 +179,9 @@ def _hash_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
 
 def _to_json_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as JSON values: dates become texts, NaN and infinity null, lone surrogates marks."""
-    text = json.dumps(row, default=str)
-    values: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
     return {
         name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-        for name, value in values.items()
+        for name, value in to_json(row, non_finite=lambda value: None).items()
     }
 
 

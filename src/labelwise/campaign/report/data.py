@@ -21,9 +21,9 @@ from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import annotators
 from labelwise.campaign.labels import resolve_labels
-from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise_campaign, select_shown
+from labelwise.display import format_percent
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.images import make_thumbnail_url
 from labelwise.record.agreement import agreement

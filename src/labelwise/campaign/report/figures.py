@@ -37,24 +37,14 @@ def replace_unprintable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-def escape_text(value: object) -> str:
+def escape_svg(value: object) -> str:
     """Escape a value for SVG.
 
     Example:
-        >>> escape_text("<b>&")
+        >>> escape_svg("<b>&")
         '&lt;b&gt;&amp;'
     """
     return html.escape(replace_unprintable(str(value)))
-
-
-def format_percent(share: float) -> str:
-    """Format a share in percent.
-
-    Example:
-        >>> format_percent(0.9876)
-        '98.8 %'
-    """
-    return f"{100 * share:.1f} %"
 
 
 def choose_ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -104,7 +94,7 @@ def draw_curve(points: Sequence[ModelScore], *, is_share: bool) -> str:
             low, high = _format_number(scale * point.low), _format_number(scale * point.high)
             said += f" ({low} to {high}{unit})"
         circle = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
-        parts.append(f"{circle}<title>{escape_text(said)}</title></circle>")
+        parts.append(f"{circle}<title>{escape_svg(said)}</title></circle>")
     return _make_svg(parts, _HEIGHT)
 
 
@@ -147,12 +137,12 @@ def draw_bars(bars: Sequence[Bar]) -> str:
         length = max(room * bar.amount / longest, 1)
         middle = y + _ROW / 2 + 4.5
         parts.append(
-            f"<g><title>{escape_text(bar.name)}: {escape_text(bar.note)}</title>"
-            f'<text x="{left - 8:g}" y="{middle}" text-anchor="end">{escape_text(name)}</text>'
+            f"<g><title>{escape_svg(bar.name)}: {escape_svg(bar.note)}</title>"
+            f'<text x="{left - 8:g}" y="{middle}" text-anchor="end">{escape_svg(name)}</text>'
             f'<rect class="bar" x="{left:g}" y="{y + 4}" width="{length:.1f}" '
             f'height="{_ROW - 8}" rx="3"/>'
             f'<text class="soft" x="{left + length + 7:.1f}" y="{middle}">'
-            f"{escape_text(bar.note)}</text></g>"
+            f"{escape_svg(bar.note)}</text></g>"
         )
     return _make_svg(parts, _ROW * len(bars))
 

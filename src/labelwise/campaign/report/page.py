@@ -11,10 +11,10 @@ from labelwise.campaign.report.figures import (
     draw_bars,
     draw_curve,
     draw_growth,
-    format_percent,
     format_time,
     replace_unprintable,
 )
+from labelwise.display import format_percent
 from labelwise.files import write_text
 from labelwise.pages import inline_svg, render_page
 
