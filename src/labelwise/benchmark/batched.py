@@ -29,19 +29,7 @@ EPOCH_METHODS = ("begin", "epoch_done")  # Methods of members that are called pe
 
 
 class BatchableLearner(TorchLearner):
-    """A `TorchLearner` whose training can run outside, between `prepare` and `finish`.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> learners = [BatchableLearner(make, kind="small", epochs=10) for _ in range(2)]
-        >>> tasks = [TrainingTask(learner, inputs, targets, None, 0) for learner in learners]
-        >>> [report.training_labels for report in fit_together(tasks)]
-        [60, 60]
-    """
+    """A `TorchLearner` whose training can run outside, between `prepare` and `finish`."""
 
     def __init__(self, make_module: Any, *, kind: Hashable, **options: Any) -> None:
         """Store the options.

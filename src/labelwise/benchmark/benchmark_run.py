@@ -117,18 +117,7 @@ class BatchSelector:
 
 
 class BenchmarkRun:
-    """One strategy under one seed, round by round.
-
-    Example:
-        >>> from labelwise.benchmark.devices import find_device
-        >>> from labelwise.benchmark.protocol import change_protocol
-        >>> from labelwise.benchmark.protocols import get
-        >>> tiny = get("sparse-table2-mnist").at("small").on("digits")
-        >>> tiny = change_protocol(tiny, rounds=1, learner={**tiny.learner, "epochs": 3})
-        >>> run = BenchmarkRun(SplitCache(tiny, find_device("cpu")), Entrant("margin"), seed=0)
-        >>> [(line.labels, len(line.picks)) for line in play_runs([run])]
-        [(40, 40), (80, 0)]
-    """
+    """One strategy under one seed, round by round."""
 
     def __init__(
         self, splits: SplitCache, entrant: Entrant, seed: int, make: ModelFactory = make_models

@@ -30,16 +30,6 @@ class LastLayerLearner(BatchableLearner):
     """A linear layer for regression whose `fit` is the least squares solution.
 
     Only the option ``weight_decay`` affects the fit.
-
-    Example:
-        >>> from functools import partial
-        >>> from labelwise.benchmark.networks import make_linear
-        >>> features = np.array([[0.0], [1.0], [2.0]])
-        >>> learner = LastLayerLearner(partial(make_linear, 1, 1), kind="line", loss="mse")
-        >>> learner.fit(features, 3 * features + 1, seed=0).converged
-        True
-        >>> learner.predict(np.array([[10.0]])).round(3).tolist()
-        [[31.0]]
     """
 
     @property

@@ -39,13 +39,7 @@ _TRACKED = ("experiment", "scale", "dataset", "network", "strategy", "seed", "op
 
 @dataclass(frozen=True)
 class RoundResult:
-    """One round of one run: the measurement, its cost, and the labels bought after it.
-
-    Example:
-        >>> first = RoundResult("toy", "full", "digits", "mlp", "random", 0, 0, 20, "accuracy", 1)
-        >>> parse_line(format_line(first)) == first
-        True
-    """
+    """One round of one run: the measurement, its cost, and the labels bought after it."""
 
     experiment: str
     scale: str
@@ -115,16 +109,7 @@ class RoundResult:
 
 
 def append_result(path: Path | str, *entries: RoundResult) -> None:
-    """Append rounds with one write and flush them to disk; only one process may write a file.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "results.jsonl"
-        >>> first = RoundResult("toy", "small", "digits", "mlp", "random", 0, 0, 20, "accuracy", 1)
-        >>> append_result(path, first)
-        >>> [entry.labels for entry in read_results(path)]
-        [20]
-    """
+    """Append rounds with one write and flush them to disk; only one process may write a file."""
     path = Path(path)
     lines = "".join(f"{format_line(entry)}\n" for entry in entries).encode()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -208,19 +208,6 @@ def run_experiment(
 
     Returns:
         All lines of these runs, including those of earlier calls.
-
-    Example:
-        >>> import tempfile
-        >>> from labelwise.benchmark.protocol import change_protocol
-        >>> from labelwise.benchmark.protocols import get
-        >>> tiny = get("sparse-table2-mnist").at("small").on("digits")
-        >>> tiny = change_protocol(tiny, rounds=1, learner={**tiny.learner, "epochs": 2})
-        >>> path = Path(tempfile.mkdtemp()) / "results.jsonl"
-        >>> lines = run_experiment(tiny, path, strategies=["random", "margin"], seeds=2)
-        >>> len(lines)
-        8
-        >>> run_experiment(tiny, path, strategies=["random", "margin"], seeds=2) == lines
-        True
     """
     entrants = protocol.choose_entrants(strategies)
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)

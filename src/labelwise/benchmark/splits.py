@@ -55,14 +55,7 @@ class DataSplit:
 
 
 def split_dataset(protocol: Protocol, seed: int) -> DataSplit:
-    """Split a protocol's data set by a seed.
-
-    Example:
-        >>> from labelwise.benchmark.protocols import get
-        >>> split = split_dataset(get("sparse-table2-mnist").at("small").on("digits"), 0)
-        >>> split.shape, len(split.first), split.classes
-        ((1, 8, 8), 40, 10)
-    """
+    """Split a protocol's data set by a seed."""
     data = load_standardized(protocol.dataset)
     _check_size(protocol, data.n, data.classes)
     order = np.random.default_rng([seed, SPLIT]).permutation(data.n)

@@ -290,13 +290,7 @@ class PairedDifference:
 def paired_difference(
     ours: ArrayLike, theirs: ArrayLike, *, higher_is_better: bool = True
 ) -> PairedDifference:
-    """Compare one number per seed of two strategies.
-
-    Example:
-        >>> found = paired_difference([0.9, 0.8, 0.7], [0.8, 0.7, 0.6])
-        >>> found.ahead, round(found.gain.value, 3), found.p_flip
-        (3, 0.1, 0.25)
-    """
+    """Compare one number per seed of two strategies."""
     first, second = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
         raise BadInput(f"give one number per seed of both; got {first.shape} and {second.shape}")
@@ -360,13 +354,7 @@ class MeanRanks:
 
 
 def mean_ranks(scores: ArrayLike, names: Sequence[str], *, level: float = 0.05) -> MeanRanks:
-    """Rank strategies on every data set by scores ``(N, k)``, and average the ranks.
-
-    Example:
-        >>> found = mean_ranks([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]], ["a", "b", "c"])
-        >>> found.names, found.ranks.tolist(), round(found.critical_difference, 3)
-        (('a', 'b', 'c'), [1.0, 2.0, 3.0], 2.344)
-    """
+    """Rank strategies on every data set by scores ``(N, k)``, and average the ranks."""
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] != len(names) or min(table.shape) < 2:
         raise BadInput(f"ranks need 2 data sets and 2 strategies or more; got {table.shape}")

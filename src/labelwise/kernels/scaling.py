@@ -64,14 +64,6 @@ def find_scale(shards: Shards, square: float) -> float:
     """The factor for the features: 1, or the power of two that scales them to about 1.
 
     ``square`` is about the mean squared length of a row; it may be infinite or NaN.
-
-    Example:
-        >>> import numpy as np
-        >>> from labelwise.pool.blocks import LocalShards
-        >>> find_scale(LocalShards.of(features=np.array([[3.0], [1.0]])), square=5.0)
-        1.0
-        >>> find_scale(LocalShards.of(features=np.array([[2.0**100], [1.0]])), square=np.inf)
-        3.944304526105059e-31
     """
     if 2.0 ** (-2 * ORDINARY_EXPONENT) <= square <= 2.0 ** (2 * ORDINARY_EXPONENT):
         return 1.0

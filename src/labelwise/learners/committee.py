@@ -206,14 +206,6 @@ def make_column_committee(
 
     ``inputs`` ``(n, d)`` has the representations side by side, with ``widths`` columns each;
     ``make_learner`` is called with the ``(n, width)`` inputs of each.
-
-    Example:
-            >>> from labelwise.learners.linear_probe import LinearProbe
-        >>> inputs = np.random.default_rng(0).normal(size=(40, 5))
-        >>> committee = make_column_committee(lambda rows: LinearProbe(), inputs, [2, 3])
-        >>> report = committee.fit(inputs, np.arange(40) % 2, seed=0)
-        >>> [rows.shape for rows in committee.represent(inputs, ["features"])["features"]]
-        [(40, 2), (40, 3)]
     """
     if sum(widths) != inputs.shape[1]:
         raise BadInput(f"the inputs have {inputs.shape[1]} columns, not {sum(widths)}")

@@ -53,14 +53,7 @@ _SCALED_FROM = 5_000  # Number of images used to measure mean and standard devia
 
 
 class Perceptron(nn.Module):
-    """Linear layers with ReLU between them; the last one is the ``head``.
-
-    Example:
-        >>> import torch
-        >>> network = Perceptron(64, 32, 10)
-        >>> network(torch.zeros(5, 8, 8)).shape
-        torch.Size([5, 10])
-    """
+    """Linear layers with ReLU between them; the last one is the ``head``."""
 
     def __init__(self, *widths: int) -> None:
         """Make layers of these widths: the inputs', any hidden ones, the outputs'."""
@@ -79,10 +72,6 @@ class Convolutions(nn.Module):
     """Three pairs of 3 x 3 convolutions with batch normalization, global average pooling, a head.
 
     For images larger than 16 pixels the first convolution is 5 x 5 with stride 2.
-
-    Example:
-        >>> Convolutions((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
     """
 
     def __init__(
@@ -255,14 +244,6 @@ def make_network_learner(
     """Make a learner that trains a network from scratch.
 
     The arguments are those of `default_learner`; the default networks are in the table above.
-
-    Example:
-        >>> rows = np.random.default_rng(0).normal(size=(200, 5)).astype(np.float32)
-        >>> labels = (rows[:, 0] > 0).astype(int)
-        >>> learner = make_network_learner(rows, 2)
-        >>> report = learner.fit(rows[:100], labels[:100], seed=0)
-        >>> bool((learner.predict(rows[100:]) == labels[100:]).mean() > 0.9)
-        True
     """
     shape = tuple(inputs.shape[1:])
     pictures = len(shape) == 3

@@ -51,11 +51,6 @@ def default_learner(
 
     ``inputs`` of the pool are as in the table above; memory maps are not read whole.
     ``module(shape, outputs)`` builds a torch network to use instead, on ``device``.
-
-    Example:
-        >>> import numpy as np
-        >>> type(default_learner("images", np.zeros((20, 1280), np.float32), 10)).__name__
-        'LinearProbe'
     """
     if kind not in KINDS:
         raise UnknownName(f"no kind of items is called {kind!r}; choose from {', '.join(KINDS)}")
@@ -86,10 +81,6 @@ def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
     """Import a function that builds networks, named ``package.module:function``.
 
     One of `NETWORKS` needs no module.
-
-    Example:
-        >>> load_builder("labelwise.learners.default_network:Convolutions").__name__
-        'Convolutions'
     """
     purpose = "build a network from (shape, outputs)"
     try:

@@ -23,13 +23,7 @@ _BLOCK_BYTES = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class Standardizer:
-    """Standardizes values to mean 0 and deviation 1, per channel or column.
-
-    Example:
-        >>> scale = Standardizer.fit(np.array([[1.0, 5.0], [3.0, 5.0]]))
-        >>> scale(np.array([[3.0, 6.0]])).tolist()
-        [[1.0, 1.0]]
-    """
+    """Standardizes values to mean 0 and deviation 1, per channel or column."""
 
     mean: Arrays  # with the axes of the values, of length 1 but for the second
     spread: Arrays  # their deviations; 1 for a column that never changes

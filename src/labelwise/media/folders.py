@@ -22,15 +22,6 @@ def find_images(folder: Path) -> FolderImages:
     """Find the images in a folder and its subfolders.
 
     Hidden files and folders of campaigns are ignored; links to folders are not followed.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> for name in ("b.png", "a.JPG", "notes.txt", ".hidden.png"):
-        ...     _ = (folder / name).write_bytes(b"")
-        >>> found = find_images(folder)
-        >>> found.paths, found.others
-        (['a.JPG', 'b.png'], {'.txt': 1})
     """
     real = folder.resolve()
     paths: list[str] = []

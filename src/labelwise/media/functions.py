@@ -14,10 +14,6 @@ def import_function(name: str, purpose: str, *, places: Sequence[Path] = ()) -> 
     """Import a function.
 
     ``purpose`` names it in errors; ``places`` are folders to search first.
-
-    Example:
-        >>> import_function("math:hypot", "compute a length")(3, 4)
-        5.0
     """
     module, _, function = name.partition(":")
     if not module or not function:

@@ -57,14 +57,6 @@ def find_image_format(
     """Find the format that fits all images; only file headers are read.
 
     ``side`` is the largest side to scale to; the largest image's if all are smaller.
-
-    Example:
-        >>> import tempfile
-        >>> from PIL import Image
-        >>> path = Path(tempfile.mkdtemp()) / "small.png"
-        >>> Image.new("L", (6, 8)).save(path)
-        >>> find_image_format([path]).shape
-        (1, 8, 8)
     """
     if side < 4:
         raise BadInput(f"images need a side of 4 or more; got {side}")
@@ -82,15 +74,6 @@ def read_images(
 
     ``out`` is ``(n, 1 or 3, side, side)`` uint8, possibly a memory map; rows of broken files stay
     unchanged. Returns error messages by file.
-
-    Example:
-        >>> import tempfile
-        >>> from PIL import Image
-        >>> path = Path(tempfile.mkdtemp()) / "red.png"
-        >>> Image.new("RGB", (40, 30), (255, 0, 0)).save(path)
-        >>> pictures = np.empty((1, 3, 4, 4), dtype=np.uint8)
-        >>> read_images([path], pictures), pictures[0, :, 0, 0].tolist()
-        ({}, [255, 0, 0])
     """
     channels, side = out.shape[1], out.shape[2]
 
@@ -115,14 +98,6 @@ def read_image(file: Path, side: int, *, grey: bool, smooth: bool = False) -> Ar
     The aspect ratio is not kept. 16-bit images keep their upper 8 bits; animations their first
     frame. ``smooth`` interpolates (bicubic), as a pretrained network needs for small images,
     instead of averaging whole pixels.
-
-    Example:
-        >>> import tempfile
-        >>> from PIL import Image
-        >>> path = Path(tempfile.mkdtemp()) / "clear.png"
-        >>> Image.new("RGBA", (9, 9), (0, 0, 0, 0)).save(path)
-        >>> read_image(path, 4, grey=True).ravel()[:3].tolist()
-        [255, 255, 255]
     """
     image = _import_pillow().Image
     try:
@@ -240,14 +215,6 @@ def make_thumbnail_url(path: Path) -> str | None:
 
     Images are encoded again, so metadata such as the place where a photo was taken is removed.
     Tiny images are enlarged without blurring.
-
-    Example:
-        >>> import tempfile
-        >>> from PIL import Image
-        >>> path = Path(tempfile.mkdtemp()) / "red.png"
-        >>> Image.new("RGB", (400, 300), (255, 0, 0)).save(path)
-        >>> make_thumbnail_url(path)[:23]
-        'data:image/jpeg;base64,'
     """
     try:
         with ignore_pillow_warnings():

@@ -45,12 +45,6 @@ class TableColumns:
         """Look at all rows of a table.
 
         ``names`` are the columns to use, ``categorical`` those of them that are categories.
-
-        Example:
-            >>> table = {"size": ["1", "", "5"], "kind": ["oak", "oak", "fir"]}
-            >>> plan = TableColumns.plan(Path("t.csv"), table, ["size", "kind"], ["kind"])
-            >>> plan.convert(Path("t.csv"), table, ["size", "kind"]).tolist()
-            [[1.0, 0.0, 1.0, 0.0], [3.0, 1.0, 1.0, 0.0], [5.0, 0.0, 0.0, 1.0]]
         """
         categories, fills = {}, {}
         for name in names:

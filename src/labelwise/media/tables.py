@@ -35,13 +35,6 @@ def read_table(path: Path) -> Columns:
 
     Values are strings in .csv and .tsv files. Other formats keep their types; missing values
     are None.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "plants.csv"
-        >>> _ = path.write_text("name;height\noak;21.5\nrose;0.8\n")
-        >>> read_table(path)
-        {'name': ['oak', 'rose'], 'height': ['21.5', '0.8']}
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path}")
@@ -56,15 +49,7 @@ def read_table(path: Path) -> Columns:
 
 
 def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
-    """Map the array of a .npy file, or read the arrays of a .npz file by name.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "f.npz"
-        >>> np.savez(path, features=np.ones((2, 3)))
-        >>> {name: array.shape for name, array in load_arrays(path).items()}
-        {'features': (2, 3)}
-    """
+    """Map the array of a .npy file, or read the arrays of a .npz file by name."""
     if not path.is_file():
         raise BadInput(f"there is no file {path}")
     try:
@@ -78,13 +63,7 @@ def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
 
 
 def find_input_array(path: Path, arrays: Mapping[str, NDArray[Any]], *, but: str = "") -> str:
-    """Find the input array of a .npz file: one of `INPUTS`, or the only array.
-
-    Example:
-        >>> arrays = {"labels": np.ones(2), "rows": np.ones((2, 3))}
-        >>> find_input_array(Path("a.npz"), arrays, but="labels")
-        'rows'
-    """
+    """Find the input array of a .npz file: one of `INPUTS`, or the only array."""
     others = [name for name in arrays if name != but]
     chosen = next((name for name in INPUTS if name in others), None)
     if chosen is None and len(others) == 1:
@@ -217,12 +196,6 @@ def choose_columns(
 
     The named columns; otherwise all numeric columns, and with them those that repeat a few values
     as categories; otherwise the only text column.
-
-    Example:
-        >>> table = {"plant": ["oak", "rose"], "height": ["21.5", "0.8"]}
-        >>> chosen = choose_columns(Path("t.csv"), table)
-        >>> chosen.numeric, chosen.notes
-        (('height',), ('numbers: height', 'left out, not numeric: plant'))
     """
     there = ", ".join(table)
     if text and columns:

@@ -242,13 +242,6 @@ class Spill:
 
     Attributes:
         written: total number of bytes written to files.
-
-    Example:
-        >>> spill = Spill(limit=100_000)
-        >>> state = {"scores": np.arange(50_000.0)}
-        >>> spill.settle(state)
-        >>> spill.written, float(state["scores"].sum())
-        (400000, 1249975000.0)
     """
 
     def __init__(self, limit: float, folder: str | Path | None = None) -> None:

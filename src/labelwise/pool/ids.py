@@ -232,12 +232,7 @@ class IdIndex:
 
 
 def find_members(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
-    """Positions of the wanted items among a block's, in increasing order; others are left out.
-
-    Example:
-        >>> find_members(np.array([3, 7, 5]), np.array([5, 3, 90])).tolist()
-        [0, 2]
-    """
+    """Positions of the wanted items among a block's, in increasing order; others are left out."""
     if len(wanted) == 1:
         return np.flatnonzero(ids == wanted[0])
     if len(ids):  # a search for few items, or none, is much faster

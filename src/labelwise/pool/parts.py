@@ -48,16 +48,6 @@ class Division:
     """Assignment of the rows and items of a pool to parts.
 
     Row numbers that serve as ids are not stored; ids given by the user are.
-
-    Example:
-        >>> import numpy as np
-        >>> division = Division(10, 3, labelled=np.array([4]))
-        >>> division.cuts
-        array([ 0,  3,  6, 10])
-        >>> division.owners(np.array([9, 0]))
-        array([2, 0])
-        >>> division.candidates
-        array([0, 1, 2, 3, 5, 6, 7, 8, 9])
     """
 
     def __init__(
@@ -352,14 +342,7 @@ def describe_function(function: object) -> str:
 
 
 def pack_payload(dumps: Dumps, value: object, what: str) -> bytes:
-    """Serialize a value for a worker; ``what`` names the value in the error message.
-
-    Example:
-        >>> pack_payload(pickle.dumps, lambda rows: rows, "the strategy")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        labelwise.errors.BadInput: the strategy cannot be sent to other processes (Can't pickle ...
-    """
+    """Serialize a value for a worker; ``what`` names the value in the error message."""
     try:
         return dumps(value)
     except (TypeError, AttributeError, ValueError, pickle.PicklingError) as error:
@@ -383,12 +366,7 @@ def unpack_answer(answer: Answer) -> Any:
 
 
 def count_answer_bytes(answer: Answer) -> int:
-    """Return the size of an answer in bytes.
-
-    Example:
-        >>> count_answer_bytes((b"head", [np.zeros(100, dtype=np.uint8)]))
-        104
-    """
+    """Return the size of an answer in bytes."""
     if isinstance(answer, bytes):
         return len(answer)
     return len(answer[0]) + sum(array.nbytes for array in answer[1])

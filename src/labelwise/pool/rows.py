@@ -164,11 +164,6 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
     a core; a block does not. Few rows, and rows that are not NumPy arrays, are one piece. The
     function returns one entry per row, which must not depend on other rows; if it returns a single
     entry, such as a sum, the result has one per piece. ``columns`` have one entry per row.
-
-    Example:
-        >>> rows = {"features": np.ones((100_000, 30))}
-        >>> map_pieces(lambda rows: rows["features"].sum(axis=1), rows)[-1]
-        np.float64(30.0)
     """
     count, width, on_host = find_extent(rows)
     if count * width < LEAST or not on_host:

@@ -409,16 +409,7 @@ def describe_ids(ids: Ids | None) -> str | None:
 
 
 def write_value(file: BinaryIO, value: Value) -> None:
-    """Write a value at the end of an open file.
-
-    Example:
-        >>> import io
-        >>> file = io.BytesIO()
-        >>> write_value(file, {"scores": (np.arange(3.0), None, [1, "a"])})
-        >>> _ = file.seek(0)
-        >>> read_value(file)
-        {'scores': (array([0., 1., 2.]), None, [1, 'a'])}
-    """
+    """Write a value at the end of an open file."""
     arrays: list[HostArray] = []
     tree = _to_tree(value, arrays, {})
     file.write(json.dumps([len(arrays), tree]).encode() + b"\n")

@@ -204,12 +204,6 @@ def run_plan(
 
     Runs that are complete in the results file are not repeated. Runs of other data or settings are
     kept in it and left out here. Returns all lines of these runs.
-
-    Example:
-        >>> data = check_own_data(np.random.default_rng(0).normal(size=(90, 3)), [0, 1, 2] * 30)
-        >>> plan = make_plan(data, strategies=["margin"], rounds=2)
-        >>> [line.labels for line in run_plan(data, plan, seeds=1)]
-        [3, 6, 3, 6]
     """
     if seeds < 1 or workers < 1:
         raise BadInput(f"seeds and workers must be 1 or more; got {seeds} and {workers}")

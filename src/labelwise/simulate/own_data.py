@@ -140,11 +140,6 @@ def check_own_data(
     ``inputs`` are ``(n, d)`` numbers, images ``(n, height, width)``, ``(n, channels, height,
     width)`` or ``(n, height, width, channels)``, or n texts; ``targets`` ``(n,)`` are any labels,
     amounts if ``regression``.
-
-    Example:
-        >>> data = check_own_data(np.zeros((60, 3)), ["yes", "no"] * 30)
-        >>> data.classes, data.targets[:3].tolist()
-        (('no', 'yes'), [1, 0, 1])
     """
     kind, rows = _check_inputs(name, inputs)
     return _check_labels(name, kind, rows, targets, regression, notes)

@@ -107,20 +107,7 @@ def format_interval(saved: Estimate) -> str:
 def compute_savings(
     rounds: Iterable[RoundResult], *, baseline: str = BASELINE
 ) -> tuple[LabelSaving, ...]:
-    """Compare all strategies of one simulation with the baseline, the largest saving first.
-
-    Example:
-        >>> rounds = [
-        ...     RoundResult("simulate", "own", "x", "mlp", name, seed, at, 10 * at, "accuracy", y)
-        ...     for name, gain in (("random", 0.0), ("margin", 0.2))
-        ...     for seed in range(5)
-        ...     for at, y in enumerate((0.5, 0.6 + gain, 0.7 + gain), start=1)
-        ... ]
-        >>> [found] = compute_savings(rounds)
-        >>> print(found.sentence)
-        margin needs 17 of the 30 labels that random needs for 70.00 % accuracy: saves 44 % \
-(95 % interval 44 to 44 %)
-    """
+    """Compare all strategies of one simulation with the baseline, the largest saving first."""
     found = group_experiments(rounds)
     if len(found) != 1:
         raise BadInput(f"give the results of one simulation; got those of {len(found)}")

@@ -72,21 +72,6 @@ def write_report(
 
     ``up_to`` leaves out results with more labels; ``csv`` is a file for all numbers, ``figures`` a
     folder for .svg and .png.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> rounds = [
-        ...     RoundResult(
-        ...         "toy", "small", "digits", "mlp", name, seed, at, 10 + 10 * at, "accuracy", y
-        ...     )
-        ...     for name, gain in (("random", 0.0), ("margin", 0.05))
-        ...     for seed in range(5)
-        ...     for at, y in enumerate((0.5, 0.6 + gain, 0.7 + gain))
-        ... ]
-        >>> (found,) = write_report(rounds, folder / "report.html")
-        >>> found.comparisons["random"][0].verdict
-        'likely better'
     """
     found = [
         analyse_experiment(entry, baselines) for entry in group_experiments(rounds, up_to=up_to)

@@ -67,13 +67,7 @@ def paper_table(experiment: str, dataset: str, quantity: str) -> PaperTable | No
 
 
 def paper_curves(experiment: str, dataset: str) -> PaperCurves | None:
-    """The curves printed as a table for an experiment, or None.
-
-    Example:
-        >>> found = paper_curves("dynamics-table4", "cifar10")
-        >>> found.labels[:3], found.curves["random"][0]
-        ((500, 1000, 1500), PrintedValue(value=28.75, deviation=1.78))
-    """
+    """The curves printed as a table for an experiment, or None."""
     for name, entry in _read_printed()["dynamics_rounds"].items():
         if entry["dataset"] == dataset and _is_variant(experiment, name):
             return _parse_curves(name, entry)

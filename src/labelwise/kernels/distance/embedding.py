@@ -275,12 +275,6 @@ def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Mov
     """``read``, with a move where that improves distances; a `MovedReader` is returned unchanged.
 
     ``shifted``: whether rows far from the origin are shifted.
-
-    Example:
-        >>> from labelwise.pool.blocks import LocalShards
-        >>> pool = LocalShards.of(features=np.array([[1000.0], [1001.0], [1005.0]]))
-        >>> move_near_origin(pool, lambda rows: rows["features"]).shift
-        array([1002.])
     """
     if isinstance(read, MovedReader):
         return read

@@ -44,14 +44,7 @@ _buffers = _ThreadBuffers()
 
 @contextmanager
 def scratch_buffer(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[HostArray]:
-    """An uninitialized array that is reused after the ``with`` block.
-
-    Example:
-        >>> with scratch_buffer((2, 3), np.float64) as array:
-        ...     array[:] = 1
-        ...     array.sum()
-        np.float64(6.0)
-    """
+    """An uninitialized array that is reused after the ``with`` block."""
     needed = math.prod(shape) * np.dtype(dtype).itemsize
     memory = _buffers.unused.pop() if _buffers.unused else np.empty(0, dtype=np.uint8)
     if memory.nbytes < needed:

@@ -111,15 +111,6 @@ def summed_gradient(
 
     Batches of inputs and targets are summed in float64; the sum is rounded once to the parameter's
     dtype.
-
-    >>> from torch.nn.functional import mse_loss
-    >>> layer = nn.Linear(2, 1, bias=False)
-    >>> with torch.no_grad():
-    ...     _ = layer.weight.copy_(torch.tensor([[1.0, 1.0]]))
-    >>> x, y = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[2.0], [2.0]])
-    >>> loss = lambda outputs, targets: mse_loss(outputs, targets, reduction="none").sum(1)
-    >>> summed_gradient(layer, [(x, y)], loss)  # 2 (3 - 2) (1, 2) + 2 (3 - 2) (3, 0)
-    {'weight': tensor([[8., 4.]])}
     """
     _check_module(module)
     parameters = trainable_parameters(module)

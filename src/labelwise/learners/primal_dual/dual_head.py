@@ -101,18 +101,7 @@ class DualHeadReport:
 
 
 class DualHead:
-    """Predict dual variables from features.
-
-    Example:
-        >>> import torch
-        >>> from labelwise.learners.primal_dual.dual_head import DualHead
-        >>> features = torch.linspace(-1, 1, 100, dtype=torch.float64)[:, None]
-        >>> head = DualHead("robust")
-        >>> report = head.fit(features, features[:, 0].square(), seed=0)
-        >>> far, near = head(torch.tensor([[0.9], [0.0]], dtype=torch.float64)).tolist()
-        >>> far > 0.5 > near >= 0
-        True
-    """
+    """Predict dual variables from features."""
 
     def __init__(self, recipe: str | DualHeadRecipe = "robust") -> None:
         """Store the recipe: ``"robust"``, ``"paper"``, or a `DualHeadRecipe`."""

@@ -50,22 +50,6 @@ def generate_items(
     ``starts`` ``(n, ...)`` are usually items of low predicted duals. A step has length
     ``step_size`` relative to the start's norm (for a zero start, to the mean norm of all starts).
     ``box`` bounds the inputs, such as ``(0, 1)`` for images; the starts must lie within it.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> from labelwise.learners.primal_dual.generation import generate_items
-        >>> from labelwise.learners.primal_dual import PrimalDualLearner
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 2))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> make = lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
-        >>> learner = PrimalDualLearner(make, epsilon=0.2, epochs=30, lr=0.01)
-        >>> report = learner.fit(inputs, targets, seed=0)
-        >>> path = generate_items(learner, np.array([[2.0, 0.0], [-2.0, 0.0]]), steps=20)
-        >>> path.inputs.shape, path.duals.shape
-        ((21, 2, 2), (21, 2))
-        >>> bool((np.abs(path.inputs[-1, :, 0]) < 2).all())  # towards the border
-        True
     """
     if steps < 0:
         raise BadInput(f"steps must be 0 or more; got {steps}")
