@@ -191,15 +191,7 @@ def _matmul(rows: Array, points: Array) -> Array:
 
 
 def squared_distances(rows: Array, points: Array) -> Array:
-    """Squared Euclidean distance of every row to every point.
-
-    Args:
-        rows: ``(n, d)``.
-        points: ``(m, d)``.
-
-    Returns:
-        ``(n, m)``, with ``out[i, j] = |rows[i] - points[j]|^2``, never negative.
-    """
+    """Squared distance of rows ``(n, d)`` to points ``(m, d)``: ``(n, m)``, not negative."""
     xp = namespace(rows)
     distances = row_products(rows, points)
     distances *= -2
@@ -211,10 +203,7 @@ def squared_distances(rows: Array, points: Array) -> Array:
 def largest(scores: HostArray, count: int, ids: Ids) -> NDArray[np.intp]:
     """Positions of the ``count`` largest scores, largest first, equal scores by smaller id.
 
-    Args:
-        scores: ``(n,)`` on the host, without NaN.
-        count: at most ``n``.
-        ids: ``(n,)``, which break ties.
+    ``scores`` are ``(n,)`` without NaN; ``count`` is at most ``n``.
     """
     if count < len(scores):
         bar = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf

@@ -126,11 +126,9 @@ class Learner(Protocol):
     ) -> FitReport:
         """Train from the start; an item of weight 2 counts like the same item twice.
 
-        Args:
-            inputs: ``(m, ...)``, the labelled items.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter. None counts all alike.
-            seed: decides all that is random in the training.
+        ``inputs`` are ``(m, ...)``, ``targets`` ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values;
+        of the weights ``(m,)`` only the ratios matter. ``seed`` decides all that is random in the
+        training.
         """
 
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:

@@ -341,11 +341,7 @@ class AheadPicker(Protocol):
     def pick_ahead(self, plan: Plan, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """The next picks, at most ``most``; the plan counts them.
 
-        Args:
-            plan: of the strategy.
-            new: rows of the picks that the blocks have not counted yet.
-            new_ids: their ids.
-            most: number of picks wanted at most.
+        ``new`` are rows of the picks that the blocks have not counted yet.
         """
 
 

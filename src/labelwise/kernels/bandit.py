@@ -94,10 +94,9 @@ def _check_round(
 def importance_weighted_accuracy(correct: ArrayLike, probabilities: ArrayLike) -> float:
     """The reward of a round: ``mean(correct / probability)`` over all labelled items.
 
-    Args:
-        correct: ``(m,)``, whether the model that was trained on them predicts each label.
-        probabilities: ``(m,)``, the probability at which the arm that chose the item was drawn;
-            1 for items labelled before the first round.
+    ``correct`` ``(m,)``: whether the model that was trained on them predicts each label.
+    ``probabilities`` ``(m,)``: that at which the arm that chose the item was drawn; 1 for items
+    labelled before the first round.
 
     >>> importance_weighted_accuracy([True, True, False, True], [1, 1, 0.5, 0.5])
     1.0

@@ -89,15 +89,9 @@ def read_own_data(
 ) -> OwnData:
     r"""Read labelled data from a folder or file.
 
-    Args:
-        path: a folder of images, or a .csv, .tsv, .jsonl, .parquet, .npz or .npy file.
-        labels: the column of the labels; the array of a .npz file; the file for a .npy file or a
-            folder, whose folders are the classes if it is None.
-        text: the text columns, which are joined; none for a table of numbers.
-        columns: the numeric columns to use; none for all.
-        without: columns to leave out.
-        regression: whether labels are amounts; None decides by the labels.
-        drop_unlabelled: leave out rows without a label instead of rejecting them.
+    ``labels`` is the column of the labels, the array of a .npz file, or the file for a .npy file or
+    a folder, whose folders are the classes if it is None. ``text`` columns are joined; ``columns``
+    are the numeric ones to use, all if empty. None decides by the labels whether they are amounts.
 
     Example:
         >>> import tempfile

@@ -41,11 +41,8 @@ JITTER = 1e-8
 def convergence_error(kernel: Array, targets: Array, *, rate: float, steps: int) -> float:
     """``E_t``: the training error after ``steps`` steps of gradient descent from zero outputs.
 
-    Args:
-        kernel: ``(n, n)``.
-        targets: ``(n, K)`` or ``(n,)``.
-        rate: learning rate, at most 1 / largest eigenvalue.
-        steps: number of steps, 0 or more.
+    ``kernel`` is ``(n, n)``, ``targets`` ``(n, K)`` or ``(n,)``; ``rate`` is at most 1 / largest
+    eigenvalue.
 
     >>> import numpy as np
     >>> convergence_error(np.eye(2), np.array([3.0, 4.0]), rate=0.5, steps=1)
@@ -93,11 +90,9 @@ def _check_descent(values: Array, rate: float, steps: int) -> None:
 def generalisation_bound(kernel: Array, targets: Array, *, jitter: float = JITTER) -> float:
     """``B = sqrt(2 Tr(Y^T Theta^-1 Y) / n)``, by a Cholesky factorisation.
 
-    Args:
-        kernel: ``(n, n)``, positive semi-definite.
-        targets: ``(n, K)`` or ``(n,)``.
-        jitter: added to the diagonal, relative to the diagonal's mean. It determines the result if
-            the kernel is singular and the targets are outside its range.
+    ``kernel`` is ``(n, n)``, positive semi-definite; ``targets`` are ``(n, K)`` or ``(n,)``.
+    ``jitter`` is added to the diagonal, relative to its mean, and determines the result if the
+    kernel is singular and the targets are outside its range.
 
     >>> import numpy as np
     >>> generalisation_bound(4 * np.eye(2), np.eye(2), jitter=0.0)
@@ -124,10 +119,8 @@ def generalisation_bounds(
 ) -> tuple[float, float]:
     """Lower and upper bound on ``B`` by Theorem 2, from alignment and extreme eigenvalues.
 
-    Args:
-        kernel: ``(n, n)``, positive definite; otherwise the upper bound is infinite.
-        targets: ``(n, K)`` or ``(n,)``.
-        kantorovich: whether to use the sharp constant instead of the paper's.
+    The upper bound is infinite unless the kernel is positive definite. ``kantorovich`` uses the
+    sharp constant instead of the paper's.
 
     >>> import numpy as np
     >>> generalisation_bounds(4 * np.eye(2), np.eye(2))

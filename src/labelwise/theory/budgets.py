@@ -141,14 +141,9 @@ def label_budgets(
 def pool_size(*, rank: int, condition: float, error: float) -> tuple[float, float]:
     """Number of unlabelled items needed to represent their distribution.
 
-    Args:
-        rank: rank of the features.
-        condition: ``K``, the largest leverage times the number of items.
-        error: relative error, above 0 and at most 1.
-
-    Returns:
-        ``K log d + K / error``, the bound with constants of 1, and the number that is sufficient
-        by the matrix Chernoff bound.
+    ``condition`` is ``K``, the largest leverage times the number of items. Returns ``K log d + K /
+    error``, the bound with constants of 1, and the number that is sufficient by the matrix Chernoff
+    bound.
 
     >>> [round(size) for size in pool_size(rank=10, condition=20.0, error=0.1)]
     [246, 3663]

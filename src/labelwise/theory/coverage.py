@@ -30,10 +30,8 @@ def model_coverage(
 ) -> float:
     """The mean share of the models' own most important items among the shared ones.
 
-    Args:
-        weights: ``(k, n)``, the Lewis weights (or leverage scores) of every item in every model.
-        percent: percentage of the items that count as important, above 0 and at most 100.
-        ids: ``(n,)``, which break ties; row numbers if None.
+    ``weights`` are ``(k, n)`` Lewis weights (or leverage scores) of every item in every model;
+    ``percent`` of the items count as important. ``ids`` ``(n,)`` break ties; row numbers if None.
 
     >>> model_coverage([[1.0, 0.1, 0.9, 0.2], [0.9, 0.1, 1.0, 0.2]], 50)
     1.0
@@ -56,11 +54,9 @@ def model_coverage(
 
 
 def class_counts(labels: Array, classes: int | None = None) -> Ids:
-    """Number of items of each class, ``(K,)``.
+    """Number of items of each class, ``(K,)``, from labels ``(b,)`` that are whole numbers from 0.
 
-    Args:
-        labels: ``(b,)`` whole numbers from 0.
-        classes: number of classes of the task; by default the largest label plus 1.
+    ``classes`` is by default the largest label plus 1.
 
     >>> class_counts([0, 2, 2]).tolist()
     [1, 0, 2]
@@ -89,9 +85,7 @@ def check_classes(classes: int | None) -> None:
 def imbalance_ratio(labels: Array, classes: int | None = None) -> float:
     """The largest class count divided by the smallest; infinite if a class is missing.
 
-    Args:
-        labels: as in `class_counts`.
-        classes: as in `class_counts`; give it if a class may be missing.
+    The arguments are those of `class_counts`; give ``classes`` if one may be missing.
 
     >>> imbalance_ratio([0, 0, 0, 1, 1])
     1.5

@@ -47,14 +47,10 @@ from labelwise.theory.coverage import class_counts
 def approximation_ratio(gradients: Array, labelled: Array = None) -> float:
     """``R``: the gain of a batch taken item by item, over the gain of the batch as a whole.
 
-    Args:
-        gradients: ``(b, D)``, or `Factored` rows: the gradient of every pick at its (pseudo-)label.
-        labelled: the summed gradient of the labelled items, ``(D,)``, or ``(K, d)`` for `Factored`
-            rows; None where it is zero, as after training.
-
-    Returns:
-        1 for orthogonal gradients, below 1 where picks repeat each other, NaN where the batch as a
-        whole gains nothing (the denominator is not positive).
+    ``gradients`` are ``(b, D)``, or `Factored` rows, of every pick at its (pseudo-)label;
+    ``labelled`` is the summed gradient of the labelled items, ``(D,)`` or ``(K, d)``, or None where
+    it is zero, as after training. 1 for orthogonal gradients, below 1 where picks repeat each
+    other, NaN where the batch as a whole gains nothing.
 
     >>> import numpy as np
     >>> approximation_ratio(np.eye(3))
@@ -85,11 +81,9 @@ def approximation_ratio(gradients: Array, labelled: Array = None) -> float:
 
 
 def approximation_ratio_of_gram(gram: Array, products: Array = None) -> float:
-    """`approximation_ratio` where only products of gradients are known.
+    """`approximation_ratio` from products: of the picks' gradients with each other, ``(b, b)``.
 
-    Args:
-        gram: ``(b, b)``, the products of the picks' gradients with each other.
-        products: ``(b,)``, their products with the summed gradient of the labelled items.
+    ``products`` ``(b,)`` are those with the summed gradient of the labelled items.
 
     >>> import numpy as np
     >>> approximation_ratio_of_gram(np.ones((4, 4)))
@@ -112,12 +106,8 @@ def _divide_gains(apart: float, together: float) -> float:
 def last_layer_kernel(features: Array, others: Array = None, *, bias: bool = True) -> Floats:
     """The tangent kernel of a linear head alone, ``(n, m)``: ``h . h' + 1``.
 
-    It is the same for every output; between two different outputs it is zero.
-
-    Args:
-        features: ``(n, d)``, what the head reads.
-        others: ``(m, d)``; the features themselves if None.
-        bias: whether the head has a bias, which is what adds the 1.
+    It is the same for every output; between two different outputs it is zero. ``others`` are the
+    features themselves if None; a head without ``bias`` does not add the 1.
 
     >>> import numpy as np
     >>> last_layer_kernel(np.array([[1.0, 2.0], [0.0, 1.0]]))
@@ -132,10 +122,9 @@ def last_layer_kernel(features: Array, others: Array = None, *, bias: bool = Tru
 def alignment(kernel: Array, targets: Array) -> float:
     r"""``A = Tr(Y^T Theta Y)``: how strongly the targets lie along the kernel's main directions.
 
-    Args:
-        kernel: ``(n, n)``; or `Factored` rows ``g_i``, whose kernel is ``g_i . g_j``. Plain rows
-            ``G`` are ``Factored(np.ones((n, 1)), G)``.
-        targets: ``(n, K)``, or ``(n,)`` for one output; one-hot for classes.
+    ``kernel`` is ``(n, n)``, or `Factored` rows ``g_i``, whose kernel is ``g_i . g_j``; plain rows
+    ``G`` are ``Factored(np.ones((n, 1)), G)``. ``targets`` are ``(n, K)`` or ``(n,)``; one-hot for
+    classes.
 
     >>> import numpy as np
     >>> alignment(np.diag([3.0, 1.0]), np.eye(2))
@@ -154,10 +143,7 @@ def alignment(kernel: Array, targets: Array) -> float:
 def training_dynamics(kernel: Array, outputs: Array, targets: Array) -> float:
     """``G_MSE = Tr((f - Y)^T Theta (f - Y))``: how fast the squared loss falls.
 
-    Args:
-        kernel: as in `alignment`.
-        outputs: ``(n, K)``, or ``(n,)``.
-        targets: the same shape.
+    The kernel is that of `alignment`; outputs and targets are ``(n, K)`` or ``(n,)``.
 
     >>> import numpy as np
     >>> training_dynamics(np.eye(2), np.array([1.0, 0.0]), np.array([0.0, 2.0]))
@@ -232,14 +218,8 @@ def dynamics_agreement(
 ) -> Agreement:
     """Kendall's correlation of training dynamics and alignment over random batches.
 
-    Args:
-        kernel: ``(n, n)`` of all items, the labelled ones first.
-        outputs: ``(n, K)`` or ``(n,)``, outputs of the network.
-        targets: the same shape.
-        batch: number of unlabelled items in a batch.
-        labelled: number of first items that are in every batch.
-        draws: number of batches.
-        seed: of the draws.
+    ``kernel`` ``(n, n)``, ``outputs`` and ``targets`` are of all items; the ``labelled`` first ones
+    are in every batch, with ``batch`` others.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(40, 5))

@@ -62,9 +62,8 @@ class Discrepancy:
 def subset_mmd(kernel: Array, first: int) -> Discrepancy:
     """MMD between the first items and all items, including the first ones.
 
-    Args:
-        kernel: ``(n, n)``, the first group's items first (for example labelled items, then picks).
-        first: number of items in the first group, at least 2.
+    ``kernel`` is ``(n, n)``, the ``first`` group's items first (for example labelled items, then
+    picks).
 
     >>> import numpy as np
     >>> subset_mmd(np.eye(4) + 1, 2).squared
@@ -87,11 +86,8 @@ def pool_mmd(
 ) -> Discrepancy:
     """MMD between the weighted picks and their pool.
 
-    Args:
-        picks: at least 2; unweighted picks get equal weights.
-        features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
-        model: index of the model whose features are used.
-        kernel: ``(n, n)`` of the whole pool in row order; ``h . h'`` if None.
+    Unweighted picks get equal weights. ``features`` are those of `weighted_spectrum`; ``kernel`` is
+    ``(n, n)`` of the whole pool in row order, ``h . h'`` if None.
 
     >>> import numpy as np
     >>> from labelwise import Selection

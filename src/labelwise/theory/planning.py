@@ -213,9 +213,7 @@ def _look(
 def effective_dimension(energies: Array, ridge: float) -> float:
     """``sum e / (e + ridge)`` over the eigenvalues of ``A^T A``: the sum of ridge leverage scores.
 
-    Args:
-        energies: ``(d,)`` eigenvalues, 0 or more.
-        ridge: lambda, 0 or more; at 0 the result is the number of nonzero eigenvalues.
+    ``energies`` are ``(d,)``; at ridge 0 the result is the number of nonzero ones.
 
     >>> effective_dimension([1.0, 1.0, 0.0], 1.0)
     1.0

@@ -182,14 +182,9 @@ def near_orthonormality(
 ) -> NearOrthonormality:
     """``rho`` of a basis that was made orthonormal on a sample of the pool.
 
-    Args:
-        features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
-        sample: ids of the items that the basis is computed from, for example the labelled ones;
-            the whole pool if None, for which ``rho`` is 0 up to rounding.
-        model: index of the model whose features are used.
-        bias: whether the linear model has a constant column.
-        rtol: relative rank tolerance, as in `labelwise.kernels`.
-        distribution: as in `weighted_spectrum`.
+    ``sample`` has ids of the items that the basis is computed from, for example the labelled ones;
+    the whole pool if None, for which ``rho`` is 0 up to rounding. The other arguments are those of
+    `weighted_spectrum`.
 
     >>> import numpy as np
     >>> pool = np.random.default_rng(0).normal(size=(4000, 3))
@@ -274,16 +269,9 @@ def embedding_distortion(
 ) -> Distortion:
     """Compute the smallest and the largest ratio of weighted norms over all directions.
 
-    Args:
-        picks: unweighted picks get weight ``n / b`` each.
-        features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
-        p: the norm, 1 or more.
-        model: index of the model whose features are used.
-        bias: whether the linear model has a constant column.
-        rtol: relative rank tolerance, as in `labelwise.kernels`.
-        starts: number of search directions, for the smallest and for the largest ratio each.
-        rounds: number of search steps, one pass over the pool each.
-        seed: determines the random directions.
+    ``p`` is 1 or more. The search has ``starts`` directions for the smallest and for the largest
+    ratio each, and ``rounds`` steps, one pass over the pool each. The other arguments are those of
+    `weighted_spectrum`.
 
     >>> import numpy as np
     >>> from labelwise import Selection

@@ -171,12 +171,7 @@ def _read_distances(shard: Shard) -> Floats:
 
 
 def find_central_items(shards: Shards, clusters: KMeansClusters) -> tuple[Ids, Floats]:
-    """For every cluster that has rows, the id of the row nearest its centre, and its distance.
-
-    Args:
-        shards: the blocks that were clustered.
-        clusters: from `kmeans`.
-    """
+    """For every cluster that has rows, the id of the row nearest its centre, and its distance."""
     centres = clusters.moved.move(clusters.centres)
     parts = shards.map(_measure_distances, clusters.moved, centres)
     distances = clusters.moved.unscale_squares(np.concatenate(parts))

@@ -108,18 +108,9 @@ def draw_kmeans_plus_plus(
 ) -> tuple[Ids, Floats]:
     """Draw ``k`` items from the k-means++ distribution.
 
-    Args:
-        shards: the rows.
-        embed: makes the embedding, ``(n, d)`` or `Factored`, of rows.
-        k: at most the number of rows.
-        seed: determines all draws.
-        centres: an embedding that counts as centers from the start.
-        first: first pick without centers: ``"uniform"``, or ``"largest"`` norm.
-        name: label of the progress reports.
-
-    Returns:
-        ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm, of the
-        rows as `labelwise.kernels.distance.embedding` moves them).
+    ``centres`` are an embedding that counts as centers from the start; without them the first pick
+    is ``"uniform"``, or of the ``"largest"`` norm. Returns ids ``(k,)`` in the order drawn, and
+    their D^2 at that moment (the first: its norm, of the moved rows).
     """
     # A shift would change the norms, by which the largest is chosen.
     moved = move_near_origin(shards, embed, shifted=first != "largest")
@@ -338,14 +329,8 @@ def restart_block(
 ) -> float:
     """Start the clocks of a block at new rates; return the sum of the rates.
 
-    Args:
-        shard: the block.
-        embed: reads its rows.
-        centres: every row is measured against these new centers. If it is a number, the squared
-            norm of the only center, rates are bounds of D^2. If None, the old rates stay.
-        taken: ids of the picks.
-        seed: determines the clocks.
-        epoch: number of the restart.
+    Every row is measured against new ``centres``. If that is a number, the squared norm of the only
+    center, rates are bounds of D^2; if None, the old rates stay. ``taken`` are ids of the picks.
     """
     part: ClockBlock = shard.state[KEY]
     if isinstance(centres, float):

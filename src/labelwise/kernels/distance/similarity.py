@@ -59,11 +59,8 @@ class SimilarityKernel:
     def narrow(self, covered: Floats) -> "SimilarityKernel":
         """The kernel whose power makes a typical target half covered by the labelled items.
 
-        Args:
-            covered: ``(T,)`` highest cosine of every target with a labelled item.
-
-        Returns:
-            the kernel with the power ``log 0.5 / log median(covered)``, from 1 to `MOST_POWER`.
+        ``covered`` ``(T,)`` is the highest cosine of every target with a labelled item. The power
+        is ``log 0.5 / log median(covered)``, from 1 to `MOST_POWER`.
         """
         typical = float(np.clip(np.median(covered), 0.5, 0.5 ** (1 / MOST_POWER)))
         return replace(self, power=round(math.log(0.5) / math.log(typical), 2))
@@ -169,12 +166,8 @@ def fit_kernel(
 ) -> SimilarityKernel:
     """The kernel of a pool: its mean in one pass, and the width of a Gaussian.
 
-    Args:
-        shards: the candidates, with ``features``.
-        labelled: labelled rows, which count for the mean.
-        kind: one of `KERNELS`.
-        width: None for a Gaussian of the median distance between candidates.
-        power: of the cosine; `AUTO` for one that `SimilarityKernel.narrow` sets.
+    Labelled rows count for the mean. The width of a Gaussian is the median distance between
+    candidates if None; a power of `AUTO` is set by `SimilarityKernel.narrow`.
     """
     total, count = shards.sum(sum_block, read_features), len(shards)
     if labelled is not None:

@@ -50,15 +50,11 @@ class Outcomes(NamedTuple):
 
 
 def information_gains(members: Array, outcomes: Outcomes, *, precise: bool = True) -> Floats:
-    """The mutual information of every item's label and the members, given the outcomes.
+    """The mutual information of every item's label and the members, given the outcomes, ``(n,)``.
 
-    Args:
-        members: ``(n, M, K)`` class probabilities.
-        outcomes: of the labels of the picks; `prior_outcome` without picks.
-        precise: float64, rounded to 1e-13; otherwise float32, with an error below `float32_error`.
-
-    Returns:
-        ``(n,)`` on the host. Cost ``O(n S M K)``, in temporary arrays of a fixed size.
+    ``members`` are ``(n, M, K)`` class probabilities. ``precise`` computes in float64, rounded to
+    1e-13; otherwise in float32, with an error below `float32_error`. Cost ``O(n S M K)``, in
+    temporary arrays of a fixed size.
     """
     average = outcomes.weights @ outcomes.posteriors
     gains = np.empty(members.shape[0])
@@ -72,12 +68,8 @@ def gains_above(
 ) -> Floats:
     """`information_gains` that are at least ``least``, ``(n,)``; others may be minus infinity.
 
-    Args:
-        members: ``(n, M, K)`` class probabilities.
-        parts: of the outcomes, with their groups, from `group_outcomes`. Part after part, the upper
-            bound by groups is replaced by the outcomes themselves, for items still above ``least``.
-        least: smallest gain of interest.
-        precise: as in `information_gains`.
+    ``parts`` are outcomes with their groups, from `group_outcomes`. Part after part, the upper
+    bound by groups is replaced by the outcomes, for items still above ``least``.
     """
     average = np.sum([full.weights @ full.posteriors for full, _ in parts], axis=0)
     gains = np.full(members.shape[0], -np.inf)
@@ -179,15 +171,7 @@ def prior_outcome(size: int) -> Outcomes:
 
 
 def extend_outcomes(outcomes: Outcomes, picked: Floats) -> Outcomes:
-    """Every outcome combined with every label of one more pick, without impossible ones.
-
-    Args:
-        outcomes: ``S`` of them.
-        picked: ``(M, K)`` class probabilities of the pick.
-
-    Returns:
-        At most ``S K`` outcomes.
-    """
+    """Every outcome combined with every label of one more pick ``(M, K)``, if it is possible."""
     joint = outcomes.posteriors[:, None, :] * picked.T[None]
     joint = joint.reshape(-1, len(picked))
     chances = joint.sum(axis=1)
@@ -250,10 +234,7 @@ def group_outcomes(outcomes: Outcomes, groups: int, parts: int) -> list[tuple[Ou
     Entropy is concave, so that :math:`\sum_{s \in g} \omega_s H(u_s p) \le \omega_g H(\bar u_g p)`
     with :math:`\bar u_g` the mean of a group, while the second term of a gain is linear: gains
     given any groups are upper bounds, part by part. These groups are the cells around outcomes
-    evenly spaced by weight.
-
-    Returns:
-        Outcomes and groups of every part; at most ``groups`` in all parts together.
+    evenly spaced by weight. At most ``groups`` in all parts together.
     """
     weights, posteriors = outcomes
     marks = (np.arange(groups) + 0.5) / groups * weights.sum()

@@ -123,14 +123,10 @@ class LaplaceMembers(Members):
         structure: str = "auto",
         noise: float | None = None,
     ) -> None:
-        r"""Store the settings.
+        r"""Store the settings: precision of the prior, and structure, as in the table above.
 
-        Args:
-            count: number of draws.
-            prior_precision: precision of the zero-mean Gaussian prior, :math:`1 / \sigma_0^2`.
-            structure: ``"auto"``, ``"full"``, ``"kronecker"`` or ``"diagonal"``.
-            noise: variance of a regression's targets; None estimates it from the residuals, which
-                is too small if the network overfits.
+        The ``noise`` variance of a regression's targets is estimated from the residuals if None,
+        which is too small if the network overfits.
         """
         if count < 1:
             raise BadInput(f"count must be 1 or more; got {count}")

@@ -142,14 +142,10 @@ class VariationalMembers(Members):
         start: float = 0.1,
         noise: float | None = None,
     ) -> None:
-        """Store the settings.
+        """Store the settings; ``prior_scale`` is the deviation of the zero-mean prior of a weight.
 
-        Args:
-            count: number of draws.
-            prior_scale: standard deviation of the zero-mean prior of every weight.
-            start: initial standard deviations, relative to the prior's.
-            noise: noise variance of every output of a regression; required for a regression, not
-                allowed for classes.
+        ``start`` are the initial standard deviations relative to it. A regression needs the
+        ``noise`` variance of every output, classes have none.
         """
         if count < 1:
             raise BadInput(f"count must be 1 or more; got {count}")
