@@ -16,7 +16,7 @@ from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject, write_atomically
-from labelwise.media.tables import import_pyarrow
+from labelwise.pool.sources.parquet import import_pyarrow
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import Skip
@@ -271,7 +271,7 @@ def check_export_path(path: Path, formats: Sequence[str] = FORMATS) -> None:
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
     if path.suffix == ".parquet":
-        import_pyarrow("writing")
+        import_pyarrow("writing .parquet")
 
 
 def write_table(
@@ -339,7 +339,7 @@ def _to_cell(value: Any) -> Any:
 
 
 def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    pyarrow, parquet = import_pyarrow("writing")
+    pyarrow, parquet = import_pyarrow("writing .parquet")
     whole, number = pyarrow.int64(), pyarrow.float64()
     types = {"batch": whole, "rank": whole, "weight": number, "seconds": number}
     types |= {"validation": pyarrow.bool_(), "confidence": number}

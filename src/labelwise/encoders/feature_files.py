@@ -8,7 +8,7 @@ import numpy as np
 from labelwise.encoders.encoder import Features
 from labelwise.errors import BadInput
 from labelwise.files import write_atomically
-from labelwise.media.tables import import_pyarrow
+from labelwise.pool.sources.parquet import import_pyarrow
 
 FORMATS = (".npy", ".parquet")
 
@@ -22,7 +22,7 @@ def check_feature_file(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
     if path.suffix == ".parquet":
-        import_pyarrow("writing")
+        import_pyarrow("writing .parquet")
 
 
 def write_feature_file(
@@ -46,7 +46,7 @@ def write_feature_file(
                 for part in parts:
                     out.write(np.ascontiguousarray(read(part), dtype="<f4").data)
             return
-        arrow, parquet = import_pyarrow("writing")
+        arrow, parquet = import_pyarrow("writing .parquet")
         kind = arrow.string() if isinstance(ids[0], str) else arrow.int64()
         rows = arrow.list_(arrow.float32(), width)
         schema = arrow.schema([("id", kind), ("features", rows)])

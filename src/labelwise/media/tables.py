@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput
 from labelwise.files import ARRAY_ERRORS
+from labelwise.pool.sources.parquet import import_pyarrow
 
 Columns = Mapping[str, Sequence[Any]]  # Values by column name
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # Suffixes that `read_table` supports
@@ -74,24 +75,14 @@ def find_input_array(path: Path, arrays: Mapping[str, NDArray[Any]], *, but: str
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is missing: None, NaN or blank text.
-
-    Example:
-        >>> [is_missing(value) for value in (None, " ", float("nan"), 0, "0")]
-        [True, True, True, False, False]
-    """
+    """Whether a value is missing: None, NaN or blank text."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return True
     return isinstance(value, float) and math.isnan(value)
 
 
 def parse_number(value: Any) -> float | None:
-    """Parse a number; None if the value is not one.
-
-    Example:
-        >>> [parse_number(value) for value in (3, "2.5", "two", [1])]
-        [3.0, 2.5, None, None]
-    """
+    """Parse a number; None if the value is not one."""
     if isinstance(value, (bool, int, float)):
         return float(value)
     try:
@@ -101,34 +92,19 @@ def parse_number(value: Any) -> float | None:
 
 
 def are_texts(values: Sequence[Any]) -> bool:
-    """Whether the column is not empty and all values are strings.
-
-    Example:
-        >>> are_texts(["a", "b"]), are_texts(["a", 1]), are_texts([])
-        (True, False, False)
-    """
+    """Whether the column is not empty and all values are strings."""
     return len(values) > 0 and all(isinstance(value, str) for value in values)
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all values of a column that are not missing are numbers or lists of numbers.
-
-    Example:
-        >>> is_numeric(["1", "NA", "2.5"]), is_numeric(["1", "one"]), is_numeric([[1, 2], [3, 4]])
-        (True, False, True)
-    """
+    """Whether all values of a column that are not missing are numbers or lists of numbers."""
     known = [value for value in values if not is_blank(value)]
     lists = all(isinstance(value, list) for value in known)
     return bool(known) and (lists or all(parse_number(value) is not None for value in known))
 
 
 def convert_numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
-    """Convert a column to ``(n, 1)`` numbers, or a column of lists of d to ``(n, d)``.
-
-    Example:
-        >>> convert_numeric_column(Path("t.csv"), "height", ["1.5", 2]).tolist()
-        [[1.5], [2.0]]
-    """
+    """Convert a column to ``(n, 1)`` numbers, or a column of lists of d to ``(n, d)``."""
     missing = sum(map(is_blank, values))
     if missing:
         raise BadInput(
@@ -151,12 +127,7 @@ def is_blank(value: Any) -> bool:
 
 
 def is_categorical(values: Sequence[Any]) -> bool:
-    """Whether a column repeats a few short values, each of them twice or more on average.
-
-    Example:
-        >>> is_categorical(["a", "b", "a", "b"]), is_categorical(["a", "b", "c", "d"])
-        (True, False)
-    """
+    """Whether a column repeats a few short values, each of them twice or more on average."""
     known = [value for value in values if not is_blank(value)]
     if not known or any(isinstance(value, list | dict) for value in known):
         return False
@@ -229,12 +200,7 @@ def choose_columns(
 
 
 def join_texts(table: Columns, names: Sequence[str]) -> list[str]:
-    """Join the text columns of every row with spaces; spaces within a text stay.
-
-    Example:
-        >>> join_texts({"title": ["A", None], "body": ["first", "second"]}, ["title", "body"])
-        ['A first', 'second']
-    """
+    """Join the text columns of every row with spaces; spaces within a text stay."""
     parts = [["" if value is None else str(value) for value in table[name]] for name in names]
     return [" ".join(text for text in row if text) for row in zip(*parts, strict=True)]
 
@@ -259,23 +225,13 @@ def read_keys(path: Path, table: Columns, column: str) -> list[int | str]:
 
 
 def iterate_rows(table: Columns) -> Iterator[dict[str, Any]]:
-    """Iterate over rows as mappings from column name to value.
-
-    Example:
-        >>> list(iterate_rows({"a": [1, 2], "b": ["x", "y"]}))
-        [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'y'}]
-    """
+    """Iterate over rows as mappings from column name to value."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
 
 
 def abbreviate_names(names: Sequence[str]) -> str:
-    """List column names, abbreviated if there are many.
-
-    Example:
-        >>> abbreviate_names(["a", "b"])
-        'a, b'
-    """
+    """List column names, abbreviated if there are many."""
     if len(names) <= 12:
         return ", ".join(names)
     return f"{', '.join(names[:6])}, ... and {names[-1]} ({len(names)} columns)"
@@ -330,20 +286,8 @@ def _read_jsonl(path: Path) -> Columns:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def import_pyarrow(action: str) -> tuple[Any, Any]:
-    """Import pyarrow and its module for Parquet, for ``"reading"`` or ``"writing"``."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency(
-            f"{action} .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
-    return pyarrow, parquet
-
-
 def _read_parquet(path: Path) -> Columns:
-    pa, pq = import_pyarrow("reading")
+    pa, pq = import_pyarrow("reading .parquet")
     try:
         table = pq.read_table(path)
     except pa.ArrowException as error:

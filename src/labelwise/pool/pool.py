@@ -167,9 +167,13 @@ class Pool:
         """The inputs of the given items, in that order, in the form the pool has them."""
         if self.inputs is None:
             raise BadInput("the pool has no inputs; give them to Pool")
-        positions = self.find_positions(keys)
-        if is_array(self.inputs):
-            return take(self.inputs, positions)
-        if hasattr(self.inputs, "iloc"):
-            return self.inputs.iloc[positions]
-        return [self.inputs[position] for position in positions.tolist()]
+        return take_items(self.inputs, self.find_positions(keys))
+
+
+def take_items(inputs: Inputs, positions: NDArray[np.intp]) -> Inputs:
+    """The inputs at some positions, in the form that they have."""
+    if is_array(inputs):
+        return take(inputs, positions)
+    if hasattr(inputs, "iloc"):
+        return inputs.iloc[positions]
+    return [inputs[position] for position in positions.tolist()]

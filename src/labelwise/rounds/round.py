@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Array, Floats, Ids, is_array, namespace, take, to_numpy
+from labelwise.arrays import Array, Floats, Ids, is_array, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport, Label, Learner
 from labelwise.pool.blocks import Progress
-from labelwise.pool.pool import Pool
+from labelwise.pool.pool import Pool, take_items
 from labelwise.pool.rows import take_rows
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import measure_predictions
@@ -349,15 +349,6 @@ def merge_models(name: str, parts: Any) -> Any:
         chances = chances / xp.sum(chances, axis=2, keepdims=True)
         return xp.log(xp.mean(chances, axis=0) + 1e-12)
     return xp.mean(stacked, axis=0)
-
-
-def take_items(inputs: Any, positions: NDArray[np.intp]) -> Any:
-    """The items at some positions, in the form that the inputs have."""
-    if is_array(inputs):
-        return take(inputs, positions)
-    if hasattr(inputs, "iloc"):
-        return inputs.iloc[positions]
-    return [inputs[position] for position in positions]
 
 
 def _compares_models(strategy: Strategy, names: Sequence[str]) -> bool:

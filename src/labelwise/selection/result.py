@@ -15,6 +15,7 @@ from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.files import Json, to_json, write_atomically
 from labelwise.pool.ids import IdIndex, Key, encode_keys
+from labelwise.pool.sources.parquet import import_pyarrow
 
 Table = dict[str, list[Any]]  # Columns of equal length by name
 SHOWN_PICKS = 10  # Picks in the table that notebooks show
@@ -182,13 +183,7 @@ def _write_jsonl(table: Table, path: Path) -> None:
 
 
 def _write_parquet(table: Table, path: Path) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency(
-            "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
+    pyarrow, parquet = import_pyarrow("writing .parquet")
     ids = table["id"]
     kinds = {type(key) for key in ids}
     if len(kinds) > 1 or not all(isinstance(key, int | float | str | bytes | date) for key in ids):

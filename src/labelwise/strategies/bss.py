@@ -65,11 +65,7 @@ def choose_batch(
 ) -> Choice:
     """Draw the picks.
 
-    Args:
-        shards: ``features`` is ``(n, d)``, or a list of several models', concatenated.
-        labelled: not used.
-        budget: number of different items, or in theory mode an upper limit.
-        seed: decides the draws and the frequencies.
+    Options:
         mode: ``"budget"`` or ``"theory"``.
         epsilon: the relative excess error, for theory mode.
         basis: ``"features"``, ``"polynomial"`` or ``"fourier"``: the columns of the linear model.

@@ -61,13 +61,9 @@ def choose_batch(
     rtol: float | None = None,
     bias: bool = False,
 ) -> Choice:
-    """Draw items by their Lewis weights.
+    """Draw items by their Lewis weights; ``"poisson"`` sampling draws ``budget`` on average.
 
-    Args:
-        shards: ``features`` is ``(n, d)``, or a list of such arrays, one per model.
-        labelled: not used; the weights are those of the candidates alone.
-        budget: number of items; the expected number for ``sampling="poisson"``.
-        seed: decides the draw.
+    Options:
         p: the norm of the loss, any positive number.
         sampling: "with_replacement" or "poisson".
         tol: relative tolerance of the Lewis weights; 1e-3 is enough for drawing and saves half of

@@ -43,11 +43,7 @@ def choose_batch(
 ) -> Choice:
     """Draw the picks.
 
-    Args:
-        shards: ``features`` is ``(n, d)``, or a list of several models', concatenated.
-        labelled: not used.
-        budget: number of items.
-        seed: determines the draws.
+    Options:
         bias: whether the linear model has a constant column.
         rtol: singular values up to this fraction of the largest count as zero; by default it
             follows the precision of the features.

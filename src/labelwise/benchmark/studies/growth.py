@@ -14,7 +14,8 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.benchmark.studies.encoded import SUFFIX, combine_encoders, load_encoded
-from labelwise.kernels import leverage_scores, lewis_weights
+from labelwise.kernels.linear.leverage import leverage_scores
+from labelwise.kernels.linear.lewis import lewis_weights
 
 ORDER = 19
 """Random stream of the order of encoders."""

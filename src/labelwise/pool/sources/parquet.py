@@ -43,15 +43,16 @@ KEPT_WHOLE = 256 << 20
 PROBED_ROWS = 256  # Rows that are read at a time to find the lengths of lists
 
 
-def import_parquet(name: str) -> Arrow:
-    """The Parquet module of pyarrow; ``name`` is the file to read."""
+def import_pyarrow(action: str) -> tuple[Any, Any]:
+    """Import pyarrow and its module for Parquet; ``action`` names in an error what needs them."""
     try:
+        import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise MissingDependency(
-            f"reading {name} needs pyarrow; run pip install 'labelwise[parquet]'"
+            f"{action} needs pyarrow; run pip install 'labelwise[parquet]'"
         ) from error
-    return parquet
+    return pyarrow, parquet
 
 
 class KeyedPath(str):
@@ -397,7 +398,7 @@ class ParquetSource:
 
     def __init__(self, path: Path, paths: Sequence[Path], name: str, id_column: str = ID) -> None:
         """Open the files; only their metadata is read."""
-        opener = import_parquet(path.name).ParquetFile
+        opener = import_pyarrow(f"reading {path.name}")[1].ParquetFile
         tables = [ParquetTable.read(partial(opener, one), one.name, str(one)) for one in paths]
         self._hold(path.name, tables, name, id_column)
 

@@ -8,6 +8,7 @@ If fsspec lacks the package for a file system, pyarrow's implementation is used 
 Storage, Azure, HDFS).
 """
 
+import math
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from labelwise.arrays import Array, HostArray, Positions, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.files import JsonObject, sort_naturally
 from labelwise.pool.sources.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
-from labelwise.pool.sources.parquet import ID, ParquetSource, ParquetTable, import_parquet
+from labelwise.pool.sources.parquet import ID, ParquetSource, ParquetTable, import_pyarrow
 from labelwise.pool.sources.source import Given, JoinedSource, Source
 
 FileSystem = Any  # A file system of fsspec
@@ -173,18 +174,10 @@ class RemoteNpySource:
             raise BadInput(
                 f"{name} is stored column by column; save np.ascontiguousarray(...) instead"
             )
+        self.bytes_per_row = self._dtype.itemsize * math.prod(self.shape[1:])
+        self.precision = precision(np.empty(0, dtype=self._dtype))
         size = files.info(path).get("size")  # some stores do not report it
         self._check_end(self._find_offset(self.shape[0]) if size is None else size)
-
-    @property
-    def bytes_per_row(self) -> int:
-        """Item size times the number of columns."""
-        return int(self._dtype.itemsize) * int(np.prod(self.shape[1:], dtype=np.int64))
-
-    @property
-    def precision(self) -> float:
-        """Relative spacing of numbers of the file's type."""
-        return precision(np.empty(0, dtype=self._dtype))
 
     def _find_offset(self, row: int) -> int:
         return int(self._offset) + row * self.bytes_per_row
@@ -236,7 +229,7 @@ class RemoteParquetSource(ParquetSource):
         self, files: FileSystem, paths: Sequence[str], url: str, name: str, id_column: str = ID
     ) -> None:
         """Open the files and fetch only their metadata."""
-        library = import_parquet(url)
+        _, library = import_pyarrow(f"reading {url}")
 
         def opened(path: str, **options: Any) -> Any:
             file = files.open(path, "rb", cache_type="none")  # pyarrow buffers the file itself
