@@ -1,9 +1,13 @@
 """Accuracy of a campaign with default settings and no torch, by the number of labels bought.
 
-A folder of images, or a table of texts, is started like by ``labelwise start``; an automatic
-annotator then answers ``ask`` with the true labels, and ``train`` follows every batch. Held-out
-labels count as bought. The model is measured on the items that were never asked for. Every seed
-draws its own 2,000 images and seeds the campaign; all texts of BBC news are used, so they are
+A folder of images, or a table of texts, is started like by ``labelwise start``, rolling batches
+included. There are two ways to label:
+
+``calls``  an automatic annotator answers ``ask`` with the true labels of a batch; ``train`` follows
+``page``   it labels an item at a time, and the campaign's schedule trains and selects in between
+
+Held-out labels count as bought. The model is measured on the items that were never labelled. Every
+seed draws its own 2,000 images and seeds the campaign; all texts of BBC news are used, so they are
 encoded once and only the seed of the campaign differs.
 
 Run: python benchmarks/campaign_accuracy.py cifar10 --out docs/results/campaign_accuracy.jsonl
@@ -17,6 +21,7 @@ import tempfile
 import time
 from importlib.abc import MetaPathFinder
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +45,7 @@ def main() -> None:
     parser.add_argument("dataset", choices=TASKS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--encoder", default="auto")
-    parser.add_argument("--strategies", nargs="+", help="instead of the default one")
+    parser.add_argument("--strategies", nargs="+", help="instead of the default one and random")
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -52,9 +57,10 @@ def main() -> None:
                 folder = Path(place) / f"items-{seed}"
                 folder.mkdir()
                 started = start_campaign(given, seed, folder)
-            for strategy in given.strategies or (None,):
-                copy = Path(place) / f"{strategy}-{seed}.labelwise"
-                line = run_campaign(given, strategy, seed, *started, copy)
+            runs = [(strategy, "calls") for strategy in given.strategies or (None, "random")]
+            for strategy, way in [*runs, (runs[0][0], "page")]:
+                copy = Path(place) / f"{strategy}-{way}-{seed}.labelwise"
+                line = run_campaign(given, strategy, way, seed, *started, copy)
                 print(json.dumps(line), flush=True)
                 if given.out is not None:
                     with given.out.open("a") as file:
@@ -74,6 +80,7 @@ def start_campaign(given: argparse.Namespace, seed: int, folder: Path) -> tuple[
         home=folder / "c.labelwise",
         classes=sorted(set(labels.values())),
         batch=given.batch,
+        rolling=True,
         **options,
     )
     return folder / "c.labelwise", labels, time.perf_counter() - begin
@@ -82,6 +89,7 @@ def start_campaign(given: argparse.Namespace, seed: int, folder: Path) -> tuple[
 def run_campaign(
     given: argparse.Namespace,
     strategy: str | None,
+    way: str,
     seed: int,
     home: Path,
     labels: dict,
@@ -91,42 +99,64 @@ def run_campaign(
     """Label a copy of a campaign; its accuracy by number of labels."""
     from labelwise.campaign.defaults import make_settings
     from labelwise.campaign.project import Project
+    from labelwise.campaign.runner import CampaignRunner
 
-    budgets = TASKS[given.dataset][1]
     shutil.copytree(home, copy)
     project = Project.open(copy)
     project.repoint(home / project.description.source)
-    campaign = project.campaign()
+    runner = CampaignRunner(project)
+    campaign = runner.open_campaign()
     chosen = make_settings(strategy, campaign.settings.classes)
     campaign.change(seed=seed, strategy=chosen.strategy, first=chosen.first)
     truth = {item: labels[name_item(project, item)] for item in project.items}
-    found, trainings = {}, []
-    while len(found) < len(budgets):
-        left = budgets[len(found)] - len(campaign.labels())
-        batch = campaign.ask(budget=min(left, given.batch))
-        campaign.tell({int(item): truth[int(item)] for item in batch.ids}, by="automatic")
-        begin = time.perf_counter()
-        trained = campaign.train()
-        trainings.append(round(time.perf_counter() - begin, 3))
-        if len(campaign.labels()) == budgets[len(found)]:
-            rest = [item for item in project.items if item not in campaign.ledger().asked_ids]
-            predicted = campaign.predict(rest).labels
-            hits = sum(mine == truth[item] for mine, item in zip(predicted, rest, strict=True))
-            found[len(campaign.labels())] = round(hits / len(rest), 4)
-    settings = campaign.settings
+    found = {}
+    label = label_batch if way == "calls" else label_items
+    for budget in TASKS[given.dataset][1]:
+        label(runner, truth, budget)
+        known = campaign.labels()
+        rest = [item for item in project.items if item not in known]
+        predicted = campaign.predict(rest).labels
+        hits = sum(mine == truth[item] for mine, item in zip(predicted, rest, strict=True))
+        found[len(known)] = round(hits / len(rest), 4)
+    settings, trainings = campaign.settings, campaign.ledger().trainings
     return {
         "dataset": given.dataset,
         "items": len(project.items),
         "encoder": given.encoder,
         "strategy": settings.strategy,
+        "way": way,
         "batch": given.batch,
         "held_out": settings.validation,
         "seed": seed,
         "accuracy": found,
         "start_seconds": round(started, 1),
-        "train_seconds": trainings,
-        "tuning": trained.metrics.get("tuning"),
+        "train_seconds": [round(trained.seconds, 3) for trained in trainings],
+        "tuning": trainings[-1].metrics.get("tuning"),
     }
+
+
+def label_batch(runner: Any, truth: dict, budget: int) -> None:
+    """Buy labels batch by batch up to a budget, with a training after each."""
+    campaign = runner.open_campaign()
+    while left := budget - len(campaign.labels()):
+        batch = campaign.ask(budget=min(left, campaign.settings.batch))
+        campaign.tell({int(item): truth[int(item)] for item in batch.ids}, by="automatic")
+        campaign.train()
+
+
+def label_items(runner: Any, truth: dict, budget: int) -> None:
+    """Label an item at a time up to a budget; the schedule trains and selects in between."""
+    while len(runner.record.labels()) < budget:
+        run_steps(runner)
+        (item,) = runner.record.lend("automatic", 1)
+        runner.record.tell({item: truth[item]}, by="automatic")
+    run_steps(runner)
+
+
+def run_steps(runner: Any) -> None:
+    """What the labelling page does in the background, until it waits for labels."""
+    while (step := runner.choose_step()) is not None:
+        runner.run_step(step)
 
 
 def name_item(project, item: int) -> str:

@@ -143,7 +143,7 @@ def test_a_benchmark_refuses_a_number_of_seeds_that_cannot_be(folder, capsys):
 
 
 def test_a_report_refuses_a_file_where_its_pictures_should_go(folder, capsys):
-    arguments = ["benchmark", "report", "results.jsonl", "--figures", "f.npy"]
+    arguments = ["benchmark", "report", "r.jsonl", "--out", "r.html", "--figures", "f.npy"]
     code, _, err = answer(capsys, *arguments)
     assert (code, err) == (1, "labelwise: f.npy is a file; give a folder\n")
 

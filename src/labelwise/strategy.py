@@ -78,6 +78,12 @@ class Job(NamedTuple):
         return sum(math.prod(shape) for shape in self.shapes.get(name, ()))
 
     @property
+    def gram_bytes(self) -> float:
+        """Memory of the Gram matrix of the widest model's features, and of two factors of it."""
+        shapes = self.shapes.get("features", ())
+        return 24.0 * max((math.prod(shape) for shape in shapes), default=0) ** 2
+
+    @property
     def picked_bytes(self) -> float:
         """Memory per item if every block keeps the rows of all picks."""
         row = 4.0 * sum(map(self.width, self.shapes))

@@ -50,6 +50,7 @@ def test_coco_lists_open_picks_and_all_classes(folder):
         (1, 2, [0, 0, 4, 3]),
         (3, 3, [0, 0, 6, 6]),
     ]
+    assert content["annotations"][0]["segmentation"] == [[0, 0, 4, 0, 4, 3, 0, 3]]
 
 
 def test_cvat_has_one_tag_per_labelled_image(folder):

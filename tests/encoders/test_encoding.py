@@ -67,6 +67,8 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "03.png").write_bytes(b"not an image")
     with pytest.raises(BadInput, match=r"1 of 5 images cannot be read \(.*03\.png: not an image"):
         labelwise.encode(tmp_path, FLOATS)
+    with pytest.raises(BadInput, match=r"1 of 1 images cannot be read \(nothing\.jpg: "):
+        labelwise.encode(["nothing.jpg"], FLOATS)
     bad = np.full((2, 8, 8, 3), 1.5)
     with pytest.raises(BadInput, match=r"item 0: images of floats have values from 0 to 1"):
         labelwise.encode(bad, FLOATS)

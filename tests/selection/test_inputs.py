@@ -354,3 +354,19 @@ def test_named_pipes_are_rejected_without_waiting(tmp_path, name):
     for path in (tmp_path, tmp_path / name, f"{tmp_path}/*"):
         with pytest.raises(BadInput, match=f"{name} is not a regular file"):
             pick(features=path)
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
+def test_a_column_of_lists_is_an_array(library):
+    rows = np.arange(12.0).reshape(6, 2) ** 2
+    module = pytest.importorskip(library)
+    make = module.array if library == "pyarrow" else module.Series
+    picks = labelwise.select("k_center", 3, features=make(rows.tolist()))
+    assert picks.ids.tolist() == labelwise.select("k_center", 3, features=rows).ids.tolist()
+
+
+@pytest.mark.parametrize("name", ["lewis", "bss", "design", "volume", "bait"])
+def test_a_matrix_of_a_million_words_is_too_wide_for_a_gram_matrix(name):
+    words = sparse.csr_array((30, 1_000_000))
+    with pytest.raises(BadInput, match=r"of memory for 30 items but 4\.0 GiB may be used"):
+        labelwise.select(name, 5, features=words, memory=4)

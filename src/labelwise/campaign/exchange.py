@@ -74,7 +74,9 @@ def _make_coco(images: Sequence[ImageLabel], names: Sequence[str], folder: Path)
         width, height = _read_size(folder / image.path)
         listed.append({"id": number, "file_name": image.path, "width": width, "height": height})
         if image.label is not None:
+            corners = [0, 0, width, 0, width, height, 0, height]
             box = {"bbox": [0, 0, width, height], "area": width * height, "iscrowd": 0}
+            box["segmentation"] = [corners]
             entry = {"id": number, "image_id": number, "category_id": names.index(image.label) + 1}
             annotations.append({**entry, **box, "attributes": dict(image.facts)})
     categories = [{"id": number, "name": name} for number, name in enumerate(names, 1)]

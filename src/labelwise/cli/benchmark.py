@@ -85,7 +85,7 @@ def run_benchmark(
         labelwise benchmark run sparse-table2-mnist --on ray:HEAD:6379
 
     Every round is one line of the results file. After an interruption, the same command continues
-    and gives the same numbers. Then: labelwise benchmark report results.jsonl
+    and gives the same numbers. Then: labelwise benchmark report results.jsonl --out report.html
     """
     set_results_file(out)
     if seeds is not None and seeds < 1:
@@ -117,7 +117,7 @@ def run_benchmark(
             on_round=lambda line: line.log(tracker),
         )
     _print_results(rounds)
-    print(f"All lines: {out}. Compare: labelwise benchmark report {out}")
+    print(f"All lines: {out}. Compare: labelwise benchmark report {out} --out report.html")
 
 
 def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
@@ -172,7 +172,7 @@ def count_cores() -> int:
 @benchmark_group.command("report")
 def write_benchmark_report(
     results: Annotated[list[Path], Argument(help="Results files.", metavar="FILE")],
-    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    out: Annotated[Path, Option("--out", "-o", help="Page to write.")],
     csv: Annotated[Path | None, Option("--csv", help="File for all numbers.")] = None,
     figures: Annotated[
         Path | None, Option("--figures", help="Folder for the figures, as .svg and .png.")
@@ -189,7 +189,7 @@ def write_benchmark_report(
 
     Examples:
         labelwise benchmark report results.jsonl --out report.html
-        labelwise benchmark report a.jsonl b.jsonl --csv numbers.csv --figures pictures
+        labelwise benchmark report a.jsonl b.jsonl --out report.html --csv numbers.csv
 
     Learning curves, areas next to those of the papers, labels needed and saved, paired differences
     with 95 % intervals and corrected tests, wins, seconds, imbalance; over several data sets,

@@ -58,7 +58,7 @@ def tell_labels(
     A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (annotator)
     and seconds (time it took); other columns are ignored, and rows without a label stay open. So
     fill in the column label of the file that labelwise ask wrote. Images may be given by path or
-    file name in the column id or file. A .json file is a Label Studio export of tasks that
+    file name in the column id, file or item. A .json file is a Label Studio export of tasks that
     labelwise export wrote; tasks cancelled there are skipped here. Files of COCO (.json), CVAT for
     images (.xml) and FiftyOne (.json) have one label per image. A new label by the same person
     replaces the old one; a label that is known already is not recorded twice.
@@ -211,7 +211,8 @@ def read_labels(
     """Read the labels of a file, and count the rows without one.
 
     A table has the columns id and label, and may have by and seconds; others are ignored. Ids may
-    also be in ``id_column``, in the id column of the campaign or, for images, in the column file.
+    also be in ``id_column``, in the id column of the campaign or, for images, in the columns file
+    or item.
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read labels from")
@@ -239,7 +240,10 @@ def read_labels(
         person = "" if is_missing(by) else str(by).strip()
         seconds = _parse_seconds(where, row.get("seconds"))
         try:
-            item, label = find_item(row.get(key), named=key == "file"), parse_label(row["label"])
+            item, label = (
+                find_item(row.get(key), named=key in ("file", "item")),
+                parse_label(row["label"]),
+            )
         except LabelwiseError as error:
             raise BadInput(f"{where}: {error}") from None
         share = _parse_seconds(where, row.get("confidence"), "confidence")
@@ -252,7 +256,9 @@ def _find_id_column(table: "Columns", project: "Project") -> str:
     own = project.description.id_column
     if "id" not in table and own is not None:
         return own
-    return "file" if project.kind == "images" and "id" not in table else "id"
+    if project.kind == "images" and "id" not in table:
+        return "item" if "item" in table and "file" not in table else "file"
+    return "id"
 
 
 def parse_label(value: "Label") -> "Label":

@@ -163,7 +163,7 @@ def prepare_image(item: Any, side: int) -> NDArray[np.uint8]:
 def find_items(source: Any) -> tuple[Kind, list[Any]]:
     """The kind of a source and its items: texts, paths of images, or images.
 
-    Strings are paths if all of them end like images and the first is a file.
+    Strings are paths if all of them end like images.
 
     Example:
         >>> find_items(["a text", "another one"])
@@ -188,5 +188,4 @@ def find_items(source: Any) -> tuple[Kind, list[Any]]:
             raise BadInput(f"give texts only or images only; got texts and {type(wrong).__name__}")
         return "images", items
     suffixes = {os.path.splitext(item)[1].lower() for item in items}
-    paths_given = suffixes <= IMAGE_SUFFIXES and Path(items[0]).is_file()
-    return ("images" if paths_given else "texts"), items
+    return ("images" if suffixes <= IMAGE_SUFFIXES else "texts"), items

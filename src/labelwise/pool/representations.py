@@ -152,7 +152,7 @@ def _convert_array(value: Given, name: str) -> Given:
         return _split_table(value, name)[0]
     try:
         if hasattr(value, "__array__"):
-            return np.asarray(value)
+            return _unpack_lists(np.asarray(value), name)
         if hasattr(value, "__dlpack__"):
             on_host = value.__dlpack_device__()[0] == 1
             if on_host:
@@ -227,9 +227,14 @@ def _read_column(table: Any, label: Any) -> HostArray:
     column = table[label]
     if getattr(column, "ndim", 1) > 1:
         raise BadInput(f"the table has several columns called {label!r}; rename them")
-    array = np.asarray(column)
-    if array.dtype.kind == "O" and len(array) and isinstance(array[0], list | np.ndarray):
-        return _stack_numbers(array.tolist(), f"column {label!r}")
+    return _unpack_lists(np.asarray(column), f"column {label!r}")
+
+
+def _unpack_lists(array: HostArray, name: str) -> HostArray:
+    """Lists of equal length as further axes; other arrays as they are."""
+    if array.dtype.kind == "O" and array.ndim == 1 and len(array):
+        if isinstance(array[0], list | np.ndarray):
+            return _stack_numbers(array.tolist(), name)
     return array
 
 

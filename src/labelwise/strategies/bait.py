@@ -303,7 +303,7 @@ def estimate_cost(job: Job) -> Cost:
         usual=2 * job.budget + 1,
         columns=classes**2 * (_count_directions(job) + 4 * job.budget),
         item_bytes=56.0 + 24 * classes**2 * min(candidates / max(job.items, 1), 1),
-        held_bytes=6 * 8.0 * (classes * _count_directions(job)) ** 2 + 24.0 * job.width() ** 2,
+        held_bytes=6 * 8.0 * (classes * _count_directions(job)) ** 2 + job.gram_bytes,
         state_bytes=16 * classes**2 * min(candidates / max(job.items, 1), 1),
         holds=f"two {classes} x {classes} matrices per candidate",
     )

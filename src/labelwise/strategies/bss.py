@@ -151,9 +151,13 @@ def _summarize_draws(draws: BssDraws) -> JsonObject:
 def estimate_cost(job: Job) -> Cost:
     """The Gram matrix (twice if it is badly conditioned), leverage, and means of a basis."""
     more = 0 if job.options["basis"] == "features" else 3
-    columns = 2 * job.width() if not more else 2 * max(job.width(), job.options["frequencies"])
+    width = job.width() if not more else max(job.width(), job.options["frequencies"])
     return Cost(
-        passes=(2, 4 + more), usual=2 + more, columns=columns + 2 * job.budget, item_bytes=72.0
+        passes=(2, 4 + more),
+        usual=2 + more,
+        columns=2 * (width + job.budget),
+        item_bytes=72.0,
+        held_bytes=job.gram_bytes,
     )
 
 

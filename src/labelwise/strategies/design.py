@@ -173,6 +173,7 @@ def estimate_cost(job: Job) -> Cost:
         columns=3 * job.width() + 8 * job.budget,
         item_bytes=56.0 + job.picked_bytes,
         state_bytes=40.0 + job.picked_bytes,
+        held_bytes=job.gram_bytes,
     )
 
 

@@ -216,6 +216,7 @@ def estimate_cost(job: Job) -> Cost:
         columns=job.models * (1 + usual) * width,
         item_bytes=16.0,
         state_bytes=8.0,
+        held_bytes=job.gram_bytes,
     )
 
 

@@ -106,7 +106,13 @@ def check_job(job: Job) -> None:
 def estimate_cost(job: Job) -> Cost:
     """The Gram matrix (twice if it is badly conditioned), then the whitened rows in memory."""
     width = min(job.width() + 1, max(job.budget, 1))
-    return Cost(passes=(2, 5), usual=2, columns=2 * job.width(), item_bytes=24.0 * width + 72.0)
+    return Cost(
+        passes=(2, 5),
+        usual=2,
+        columns=2 * job.width(),
+        item_bytes=24.0 * width + 72.0,
+        held_bytes=job.gram_bytes,
+    )
 
 
 STRATEGY = PassStrategy(

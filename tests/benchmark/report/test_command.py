@@ -66,7 +66,7 @@ def test_a_baseline_is_named_as_the_report_names_it(results_file, capsys):
 def test_the_command_refuses_in_one_line(arguments, words, results_file, capsys, monkeypatch):
     monkeypatch.chdir(results_file.parent)
     given = [str(results_file) if part == "RESULTS" else part for part in arguments]
-    assert run(["benchmark", "report", *given]) == 1
+    assert run(["benchmark", "report", *given, "--out", "report.html"]) == 1
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
     assert not Path("report.html").exists()
