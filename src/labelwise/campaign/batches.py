@@ -29,8 +29,7 @@ from labelwise.selection.result import Selection
 from labelwise.selection.run import check_budget
 from labelwise.strategy import PastBatch
 
-DRAWN = 52
-"""Noise stream: which of the items that are reserved for the holdout a batch draws."""
+DRAWN = 52  # Noise stream: which of the items that are reserved for the holdout a batch draws
 
 
 @dataclass(frozen=True)

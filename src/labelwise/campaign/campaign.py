@@ -18,12 +18,7 @@ from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.operations import Seconds, check_annotator
-from labelwise.campaign.training import (
-    CampaignModel,
-    TrainingPlan,
-    describe_error,
-    plan_training,
-)
+from labelwise.campaign.training import CampaignModel, TrainingPlan, describe_error, plan_training
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
 from labelwise.files import JsonObject, to_json
 from labelwise.learner import Label, Learner

@@ -22,8 +22,7 @@ from labelwise.errors import BadInput
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import RECENT
 
-MAX_MEDIANS = 10.0
-"""Longest time of a label that counts, in medians."""
+MAX_MEDIANS = 10.0  # Longest time of a label that counts, in medians
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,8 @@ from labelwise.rounds.default_strategies import DEFAULT
 from labelwise.strategies import get
 from labelwise.strategy import Job, Strategy
 
-HOLDOUT_SHARE = 0.2
-"""Share of every batch that is drawn at random to measure the model."""
-
-_GRADIENTS = {"gradient_norms", "gradient_products"}
-"""Representations that only a network gives."""
+HOLDOUT_SHARE = 0.2  # Share of every batch that is drawn at random to measure the model
+_GRADIENTS = {"gradient_norms", "gradient_products"}  # Representations that only a network gives
 _OFFERED = {
     False: {"features", "probabilities", "logits", "member_probabilities", "member_votes"},
     True: {"features", "outputs"},

@@ -15,8 +15,7 @@ from labelwise.learner import Label
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
 
-FEWEST_EVALUATED = 30
-"""Held-out labels from which on a score is shown."""
+FEWEST_EVALUATED = 30  # Held-out labels from which on a score is shown
 
 OFTEN_CONFUSED, FEWEST_CONFUSED = 0.1, 5
 """Share and number of labels of two classes from which on they are often confused."""

@@ -25,8 +25,7 @@ from labelwise.rounds.default_strategies import BASELINE
 if TYPE_CHECKING:
     from labelwise.campaign.trained_model import ItemPredictions
 
-Describe = Callable[[int], str]
-"""Returns an item as text: its path, its text, or its columns."""
+Describe = Callable[[int], str]  # Returns an item as text: its path, its text, or its columns
 
 COLUMNS = (
     *("id", "item", "label", "weight", "batch", "rank", "strategy", "validation"),

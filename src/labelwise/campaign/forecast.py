@@ -41,8 +41,7 @@ from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.record.ledger import Ledger
 
-FEWEST = 3
-"""Evaluated models needed for a forecast."""
+FEWEST = 3  # Evaluated models needed for a forecast
 
 _FLOOR, _RATE = (
     grid.ravel()
@@ -50,22 +49,15 @@ _FLOOR, _RATE = (
 )
 """The grid of laws: the floor s and the rate beta."""
 
-_SHARED_NOISE = (0.0, 0.5, 0.8, 0.95)
-"""Shares of the noise that all models share."""
-
-_NOISE_FACTORS = (1.0, 2.0)
-"""Noise relative to that of drawing the holdout items."""
+_SHARED_NOISE = (0.0, 0.5, 0.8, 0.95)  # Shares of the noise that all models share
+_NOISE_FACTORS = (1.0, 2.0)  # Noise relative to that of drawing the holdout items
 
 _UNKNOWN_NOISE = tuple(np.geomspace(0.02, 0.5, 8))
 """Standard deviations to try, as shares of the error, where no interval is known."""
 
-_DEVIATION = 0.02
-"""Deviation of a curve from any law, as a share of the error."""
-
-_FIRST_SHARE = 0.25
-"""Models with a smaller share of the last one's labels are left out."""
-_KEPT = 4
-"""The last models are always used."""
+_DEVIATION = 0.02  # Deviation of a curve from any law, as a share of the error
+_FIRST_SHARE = 0.25  # Models with a smaller share of the last one's labels are left out
+_KEPT = 4  # The last models are always used
 
 _NODES = np.array([NormalDist().inv_cdf((place + 0.5) / 9) for place in range(9)])
 _NORMAL = NormalDist().inv_cdf(0.975)

@@ -26,11 +26,9 @@ from labelwise.record.events import (
 )
 from labelwise.record.ledger import Ledger
 
-Seconds = Mapping[Key, float] | float | None
-"""Labelling times: by id, or one for all."""
+Seconds = Mapping[Key, float] | float | None  # Labelling times: by id, or one for all
 
-ItemIds = Any
-"""One item id or several, of any type that a pool takes."""
+ItemIds = Any  # One item id or several, of any type that a pool takes
 
 MAX_NAME = 200
 SYSTEM_ANNOTATOR = "labelwise"

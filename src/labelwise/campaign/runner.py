@@ -24,8 +24,7 @@ from labelwise.record.ledger import Ledger
 from labelwise.rounds.schedule import ScheduleState, Step, advance
 from labelwise.selection.result import Selection
 
-LOST_AFTER = 24 * 3600.0
-"""Seconds after which a training by an unknown process counts as lost."""
+LOST_AFTER = 24 * 3600.0  # Seconds after which a training by an unknown process counts as lost
 
 
 class CampaignRunner:

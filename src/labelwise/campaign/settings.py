@@ -17,8 +17,7 @@ from labelwise.strategies import get
 
 RESOLUTIONS = ("majority", "weighted")
 
-BATCHES, TRAININGS = 1, 2
-"""Seed streams: one for batches, one for trainings."""
+BATCHES, TRAININGS = 1, 2  # Seed streams: one for batches, one for trainings
 
 
 @dataclass(frozen=True, kw_only=True)

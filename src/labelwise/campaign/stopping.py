@@ -56,8 +56,7 @@ if TYPE_CHECKING:
 
 BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
 
-_Z_95 = 1.644854
-"""One-sided 95 % quantile of the normal distribution."""
+_Z_95 = 1.644854  # One-sided 95 % quantile of the normal distribution
 
 _DIFFERENCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
 """Shares :math:`d` to try where it is unknown; the one with the largest possible rise counts."""

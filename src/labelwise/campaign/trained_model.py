@@ -24,12 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, to_numpy
-from labelwise.campaign.folder.description import (
-    DESCRIPTION,
-    EMBEDDING,
-    TFIDF,
-    CampaignDescription,
-)
+from labelwise.campaign.folder.description import DESCRIPTION, EMBEDDING, TFIDF, CampaignDescription
 from labelwise.campaign.folder.encoders import encode_new_items
 from labelwise.campaign.project import Project, make_campaign_learner
 from labelwise.encoders.encoding import encode
@@ -289,10 +284,7 @@ def name_representations(description: CampaignDescription) -> list[str]:
 
 
 def choose_representation(
-    committee: Any,
-    description: CampaignDescription,
-    encoding: LabelEncoding,
-    named: str | None,
+    committee: Any, description: CampaignDescription, encoding: LabelEncoding, named: str | None
 ) -> int:
     """The position of the named representation, or of the best one out of fold."""
     names = name_representations(description)

@@ -48,8 +48,7 @@ MOST_CONFUSED, MOST_SUSPICIOUS = 30, 50
 """Largest number of classes of a recorded confusion matrix, and of recorded suspicious labels."""
 SPECTRUM_ITEMS, SPECTRUM_DIRECTIONS = 5_000, 128
 """Largest number of pool items with which the labelled ones are compared, and of directions."""
-TUNING_GROWTH = 1.25
-"""Growth of the number of labels after which cross-validation is due again."""
+TUNING_GROWTH = 1.25  # Growth of the number of labels after which cross-validation is due again
 TUNED_AT_ONCE = 500
 """Number of labels up to which cross-validation is never postponed: it takes half a second."""
 LONGEST_ERROR = 2000

@@ -117,8 +117,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback(help=_ABOUT)
 def _run_labelwise(
     version: Annotated[
-        bool,
-        Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
     verbose: Annotated[
         bool, Option("--verbose", "-v", help="Print what the library logs, with times.")

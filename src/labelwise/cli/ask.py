@@ -37,8 +37,7 @@ COLUMNS = ("id", "item", "label", "rank", "weight", "why")
 def ask_for_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")],
     strategy: Annotated[
-        str | None,
-        Option("--strategy", "-s", help="Selection strategy (default: the campaign's)."),
+        str | None, Option("--strategy", "-s", help="Selection strategy (default: the campaign's).")
     ] = None,
     batch: Annotated[
         int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).")

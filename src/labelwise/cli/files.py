@@ -132,10 +132,7 @@ def open_pool(
     index = IdIndex(pool.resolve_ids(sources)[0])
     taken = None if labelled is None else read_ids(labelled, id_column)
     shards, rows = open_shards(
-        sources,
-        ids=index,
-        labelled=encode_labelled(taken, index.ids)[0],
-        progress=progress,
+        sources, ids=index, labelled=encode_labelled(taken, index.ids)[0], progress=progress
     )
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
 

@@ -24,8 +24,7 @@ def open_labelling_page(
     host: HostOption = "127.0.0.1",
     port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8600,
     token: Annotated[
-        str | None,
-        Option(help="Access token; required with --host.", envvar="LABELWISE_TOKEN"),
+        str | None, Option(help="Access token; required with --host.", envvar="LABELWISE_TOKEN")
     ] = None,
     allow_host: AllowHostOption = None,
     no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False,

@@ -163,11 +163,7 @@ def list_disagreements(
 
 def _describe_item(project: "Project", item: int) -> JsonObject:
     """The id of an item, the item as text, and the empty label that a person fills in."""
-    return {
-        "id": project.items.key(item),
-        "item": project.describe_item(item),
-        "label": None,
-    }
+    return {"id": project.items.key(item), "item": project.describe_item(item), "label": None}
 
 
 def _report_items(

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from labelwise.simulate.own_data import OwnData
     from labelwise.simulate.savings import LabelSaving
 
-DIGITS = 1797
-"""Number of images in the data set of the demo."""
+DIGITS = 1797  # Number of images in the data set of the demo
 
 
 @app.command("simulate")
@@ -52,8 +51,7 @@ def run_simulation(
     without: WithoutOption = None,
     id_column: IdColumnOption = None,
     regression: Annotated[
-        bool | None,
-        Option("--regression/--classes", help="Kind of labels (default: detected)."),
+        bool | None, Option("--regression/--classes", help="Kind of labels (default: detected).")
     ] = None,
     drop_unlabelled: Annotated[
         bool, Option("--drop-unlabelled", help="Leave out rows without a label.")

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
 
-_MAX_LISTED = 20
-"""Number of broken items that are printed; all of them are counted."""
+_MAX_LISTED = 20  # Number of broken items that are printed; all of them are counted
 
 
 @app.command("start")
@@ -48,8 +47,7 @@ def start_campaign(
     without: WithoutOption = None,
     id_column: IdColumnOption = None,
     strategy: Annotated[
-        str | None,
-        Option(help="Selection strategy (default: uherding, or mixed_lcmd for values)."),
+        str | None, Option(help="Selection strategy (default: uherding, or mixed_lcmd for values).")
     ] = None,
     batch: Annotated[int, Option(help="Items per batch.")] = 50,
     regression: Annotated[
@@ -78,8 +76,7 @@ def start_campaign(
     ] = None,
     embedding: Annotated[str | None, Option(hidden=True)] = None,
     module: Annotated[
-        str | None,
-        Option(help="Function (shape, outputs) -> torch module.", metavar="package.m:f"),
+        str | None, Option(help="Function (shape, outputs) -> torch module.", metavar="package.m:f")
     ] = None,
     side: Annotated[int, Option(help="Size of the images without an encoder.")] = 32,
     seed: Annotated[int, Option(help="Random seed.")] = 0,

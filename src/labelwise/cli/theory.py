@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from labelwise.theory.planning import Plan
 
 PLOTS = (".png", ".svg", ".pdf")
-MOST_DRAWN = 5_000
-"""Largest number of candidates in a plot."""
+MOST_DRAWN = 5_000  # Largest number of candidates in a plot
 
 FeatureFiles = Annotated[
     list[str],

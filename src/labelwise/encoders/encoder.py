@@ -9,11 +9,9 @@ from labelwise.errors import BadInput, first_line
 
 Kind = Literal["images", "texts"]
 
-Features = NDArray[np.float32]
-"""``(n, d)``, one row per item."""
+Features = NDArray[np.float32]  # ``(n, d)``, one row per item
 
-SIDE = 224
-"""Side of the square images of an encoder that does not say otherwise, in pixels."""
+SIDE = 224  # Side of the square images of an encoder that does not say otherwise, in pixels
 
 
 class Encoder(Protocol):

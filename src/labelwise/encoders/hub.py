@@ -87,11 +87,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
 
         def encode_texts(texts: Sequence[str]) -> Any:
             batch = tokenizer(
-                list(texts),
-                padding=True,
-                truncation=True,
-                max_length=longest,
-                return_tensors="pt",
+                list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt"
             ).to(place)
             with torch.inference_mode():
                 tokens = network(**batch).last_hidden_state

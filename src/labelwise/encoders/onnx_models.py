@@ -19,8 +19,7 @@ from labelwise.threads import thread_count
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the channels of ImageNet, by which models with float inputs expect images to be scaled."""
 
-TOKENS = 256
-"""Number of word pieces of a text that are read."""
+TOKENS = 256  # Number of word pieces of a text that are read
 
 _CUDA = "CUDAExecutionProvider"
 

@@ -19,8 +19,7 @@ from labelwise.errors import BadInput
 from labelwise.files import lock_file, read_json, write_json
 from labelwise.pool.blocks import Progress
 
-SAVE_SECONDS = 2.0
-"""Time between two writes to disk."""
+SAVE_SECONDS = 2.0  # Time between two writes to disk
 
 _ROWS, _KEYS, _NOTE, _LOCK = "rows.float32", "items.sha256", "encoder.json", "lock"
 _KEY_BYTES = 32

@@ -28,8 +28,7 @@ from scipy import sparse
 
 from labelwise.arrays import Ids
 
-SAMPLE = 10_000
-"""Rows from which means, deviations and principal components are computed."""
+SAMPLE = 10_000  # Rows from which means, deviations and principal components are computed
 COMPONENTS, LANDMARKS, NEIGHBOURS = 50, 2_500, 5
 PERPLEXITY = 30.0
 BLOCK = 4_096

@@ -94,11 +94,9 @@ _LISTED = (
     ),
 )
 
-BUILT_IN = {entry.name: entry for entry in _LISTED}
-"""The encoders that are known by name."""
+BUILT_IN = {entry.name: entry for entry in _LISTED}  # The encoders that are known by name
 
-AUTO, NONE = "auto", "none"
-"""The default encoder, and no encoder."""
+AUTO, NONE = "auto", "none"  # The default encoder, and no encoder
 
 TEXT_HINT = (
     "texts are encoded by their words (tfidf); an encoder of sentences can do better with few "

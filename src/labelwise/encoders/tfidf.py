@@ -20,11 +20,8 @@ from numpy.typing import NDArray
 from labelwise.encoders.encoder import Features, Kind
 from labelwise.errors import BadInput, MissingDependency
 
-DIRECTIONS = 100
-"""Largest number of features."""
-
-MOST_WORDS = 20_000
-"""Size of the vocabulary."""
+DIRECTIONS = 100  # Largest number of features
+MOST_WORDS = 20_000  # Size of the vocabulary
 
 Arrays = NDArray[Any]
 

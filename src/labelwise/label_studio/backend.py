@@ -33,13 +33,7 @@ from labelwise.files import JsonObject
 from labelwise.label_studio.client import LabelStudioClient, read_token
 from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
 from labelwise.label_studio.sync import find_guesses, make_tasks_path
-from labelwise.label_studio.tasks import (
-    ORDER,
-    VERSION_PREFIX,
-    ServingOrder,
-    TaskFolder,
-    TaskIndex,
-)
+from labelwise.label_studio.tasks import ORDER, VERSION_PREFIX, ServingOrder, TaskFolder, TaskIndex
 from labelwise.learner import Label
 from labelwise.web.address import make_address
 from labelwise.web.background import BackgroundProcess, WorkerReport
@@ -47,14 +41,12 @@ from labelwise.web.errors import add_error_handlers
 from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
 from labelwise.web.serve import AnnouncingServer, open_listener
 
-USER = "labelwise"
-"""User name in Basic authentication; the backend accepts any."""
+USER = "labelwise"  # User name in Basic authentication; the backend accepts any
 
 MAX_BODY_BYTES = 64 << 20
 """Maximum size of a request: a hundred tasks may contain their images as data: addresses."""
 
-MAX_LISTED_TASKS = 200
-"""If an event lists more tasks, all are read."""
+MAX_LISTED_TASKS = 200  # If an event lists more tasks, all are read
 
 EVENTS = re.compile(r"(ANNOTATION|TASK)S?_(CREATED|UPDATED|DELETED)|PROJECT_UPDATED|START_TRAINING")
 """Events that start a sync; Label Studio uses both spellings."""

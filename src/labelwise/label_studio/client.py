@@ -41,8 +41,7 @@ except ImportError as missing:
 ATTEMPTS, PAUSE = 3, 1.0
 """Number of attempts for a call that only reads, and the seconds before the second one."""
 
-TIMEOUT, BULK_TIMEOUT = 60.0, 900.0
-"""Seconds to wait for an answer, and for one with all tasks."""
+TIMEOUT, BULK_TIMEOUT = 60.0, 900.0  # Seconds to wait for an answer, and for one with all tasks
 
 TASKS_PER_PAGE = 1000
 MAX_FILE_BYTES = 64 << 20

@@ -39,8 +39,7 @@ from labelwise.pool.blocks import Progress
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
 
-QUEUE = "Uncertainty sampling"
-"""Label Studio's queue that serves the lowest score first."""
+QUEUE = "Uncertainty sampling"  # Label Studio's queue that serves the lowest score first
 
 
 @dataclass(frozen=True)

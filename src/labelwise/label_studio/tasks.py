@@ -204,10 +204,7 @@ class TaskFolder:
             (self.folder / name).unlink(missing_ok=True)
 
     def _add_images(
-        self,
-        client: LabelStudioClient,
-        tasks: Mapping[int, JsonObject],
-        progress: Progress | None,
+        self, client: LabelStudioClient, tasks: Mapping[int, JsonObject], progress: Progress | None
     ) -> dict[int, str]:
         broken: dict[int, str] = {}
 

@@ -22,22 +22,16 @@ from labelwise.label_studio.tasks import TaskFolder
 from labelwise.pool.blocks import Progress
 from labelwise.web.background import WorkerOrder, connect_to_server
 
-QUIET_SECONDS = 1.0
-"""Seconds without a new command before a sync begins."""
-MAX_DELAY = 10.0
-"""Seconds after which a sync begins in any case."""
+QUIET_SECONDS = 1.0  # Seconds without a new command before a sync begins
+MAX_DELAY = 10.0  # Seconds after which a sync begins in any case
 PAUSE_FACTOR = 4.0
 """Length of the pause after a sync, relative to the time that Label Studio worked."""
-FULL_SYNC_INTERVAL = 600.0
-"""Seconds without a command after which everything is read."""
-RETRY_DELAY = 15.0
-"""Seconds before a failed sync is repeated."""
-REPORT_INTERVAL = 0.3
-"""Seconds between two reports of progress."""
+FULL_SYNC_INTERVAL = 600.0  # Seconds without a command after which everything is read
+RETRY_DELAY = 15.0  # Seconds before a failed sync is repeated
+REPORT_INTERVAL = 0.3  # Seconds between two reports of progress
 
 Report = Callable[..., None]
-Tasks = list[int] | None
-"""Tasks whose annotations are to be read; None for all."""
+Tasks = list[int] | None  # Tasks whose annotations are to be read; None for all
 
 
 def run_worker(

@@ -17,8 +17,7 @@ from labelwise.errors import BadInput, StorageFailed
 from labelwise.files import JsonObject
 from labelwise.learner import Label as Label
 
-FORMAT = 1
-"""Format number that this version writes."""
+FORMAT = 1  # Format number that this version writes
 
 Upgrade = Callable[[JsonObject], JsonObject]
 
@@ -224,8 +223,7 @@ KINDS: dict[str, type[Event]] = {
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _NAMES = {kind: name for name, kind in KINDS.items()}
-_OMITTED = ("suggested",)
-"""Fields that are left out if they are None: 0.1.0 does not know them."""
+_OMITTED = ("suggested",)  # Fields that are left out if they are None: 0.1.0 does not know them
 _FIELDS = {kind: tuple(entry.name for entry in fields(kind)) for kind in _NAMES}
 _TUPLES = {
     kind: [name for name in ("ids", "weights", "scores", "validation") if name in names]

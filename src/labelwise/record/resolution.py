@@ -29,8 +29,7 @@ Votes = Mapping[int, Mapping[str, Label]]
 
 RULES = ("majority", "weighted")
 
-_PRIOR = (4.0, 1.0)
-"""Prior counts of correct and wrong labels of every annotator."""
+_PRIOR = (4.0, 1.0)  # Prior counts of correct and wrong labels of every annotator
 
 _MAX_ITERATIONS, _TOLERANCE = 1000, 1e-7
 """EM stops at this change of reliability; for votes at chance level it may not converge."""

@@ -22,8 +22,7 @@ from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.record.votes import AnnotatorWork, Resolution, Skip
 
-FORMAT = 3
-"""Format number; 1 was a binary format, 2 had no released items."""
+FORMAT = 3  # Format number; 1 was a binary format, 2 had no released items
 
 MIN_EVENTS, MIN_SHARE = 10_000, 0.05
 """A snapshot is due after this many new events, and this share of the record.

@@ -25,11 +25,8 @@ from labelwise.errors import BadInput, MissingDependency, StorageFailed, Unknown
 from labelwise.record.events import Event, decode_events, encode_event
 from labelwise.record.storage import Decide, Storage, check_name, check_start
 
-SCHEMA = 1
-"""Number of the table layout; the events have their own format number."""
-
-LOCK_TIMEOUT = 30.0
-"""Seconds to wait for other writers."""
+SCHEMA = 1  # Number of the table layout; the events have their own format number
+LOCK_TIMEOUT = 30.0  # Seconds to wait for other writers
 
 _tables = sa.MetaData()
 _layout = sa.Table("labelwise_layout", _tables, sa.Column("number", sa.Integer, primary_key=True))

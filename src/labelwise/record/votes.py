@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from labelwise.record.events import Label
 
-RECENT = 1000
-"""Number of recent labelling times that are kept."""
+RECENT = 1000  # Number of recent labelling times that are kept
 
 NO_VOTES: Mapping[str, Label] = {}
 

@@ -30,8 +30,7 @@ from labelwise.web.leases import Visitor
 from labelwise.web.security import CSRF_HEADER, is_loopback
 from labelwise.web.site import CampaignSite
 
-LONGEST_WAIT = 25.0
-"""Longest wait for a change, in seconds."""
+LONGEST_WAIT = 25.0  # Longest wait for a change, in seconds
 
 IMAGE_TYPES = {
     ".png": "image/png",
@@ -45,8 +44,7 @@ IMAGE_TYPES = {
     ".tif": "image/tiff",
     ".tiff": "image/tiff",
 }
-LARGEST_IMAGE = 256 << 20
-"""Bytes."""
+LARGEST_IMAGE = 256 << 20  # Bytes
 
 _ERRORS = {
     400: "The campaign does not allow it: unknown class, no name, nothing to train with.",

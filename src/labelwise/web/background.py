@@ -21,14 +21,10 @@ from typing import TextIO
 
 from labelwise.errors import LabelwiseWarning
 
-READY = "getting ready"
-"""Stage of an idle process that imports libraries in advance."""
+READY = "getting ready"  # Stage of an idle process that imports libraries in advance
+WORK = ("train", "refresh")  # Orders to do something; others only wake the process
 
-WORK = ("train", "refresh")
-"""Orders to do something; others only wake the process."""
-
-WorkerOrder = tuple[str, float]
-"""An order and the time of its arrival, by the monotonic clock."""
+WorkerOrder = tuple[str, float]  # An order and the time of its arrival, by the monotonic clock
 
 
 @dataclass(frozen=True)

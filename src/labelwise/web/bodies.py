@@ -15,8 +15,7 @@ from pydantic import (
 
 from labelwise.errors import BadInput
 
-LARGEST_NUMBER = 2**53 - 1
-"""The largest integer that JSON transfers exactly to every language."""
+LARGEST_NUMBER = 2**53 - 1  # The largest integer that JSON transfers exactly to every language
 NAME_LENGTH = 80
 TEXT_LENGTH = 1_000
 NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
@@ -46,9 +45,7 @@ def _accept_whole_float(value: object) -> object:
 
 WHOLE = BeforeValidator(_accept_whole_float)
 Id = Annotated[
-    int,
-    Field(ge=0, le=LARGEST_NUMBER, strict=True, description="An item's stable id."),
-    WHOLE,
+    int, Field(ge=0, le=LARGEST_NUMBER, strict=True, description="An item's stable id."), WHOLE
 ]
 LabelValue = Annotated[
     Annotated[StrictInt, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]

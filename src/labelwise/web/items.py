@@ -36,23 +36,14 @@ from labelwise.web.pool_map import MapSource
 Status = Literal["open", "waiting", "labelled", "skipped", "disputed"]
 STATUSES: tuple[Status, ...] = ("open", "waiting", "labelled", "skipped", "disputed")
 Filter = Literal[
-    "all",
-    "open",
-    "waiting",
-    "labelled",
-    "skipped",
-    "disputed",
-    "surprising",
-    "noted",
-    "duplicates",
+    "all", "open", "waiting", "labelled", "skipped", "disputed", "surprising", "noted", "duplicates"
 ]
 Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
 
 SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
 """Characters and columns of an item in a list, and characters that are searched."""
 CACHED_QUERIES = 16
-MOST_DUPLICATES = 99
-"""Near-duplicates that are listed with an item."""
+MOST_DUPLICATES = 99  # Near-duplicates that are listed with an item
 FOUND, PICKED = 1, 2
 """Flags of an item on the map: a query finds it; it is selected and waits for a label."""
 

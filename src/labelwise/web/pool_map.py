@@ -22,8 +22,7 @@ from labelwise.errors import LabelwiseError
 from labelwise.files import write_atomically
 
 FILE = "map.npz"
-SCALE = 65_535
-"""Places are kept as 16-bit numbers from 0 to this one."""
+SCALE = 65_535  # Places are kept as 16-bit numbers from 0 to this one
 
 
 class StoredMap(NamedTuple):

@@ -134,10 +134,8 @@ def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
         return None
 
 
-LONG_TOKEN = 20
-"""A token of this many characters cannot be guessed: it is accepted without a delay."""
-MOST_DELAYED = 3
-"""Tokens that wait at the same time; this limits the guesses per second."""
+LONG_TOKEN = 20  # A token of this many characters cannot be guessed: it is accepted without a delay
+MOST_DELAYED = 3  # Tokens that wait at the same time; this limits the guesses per second
 
 
 class FailedAttempts:

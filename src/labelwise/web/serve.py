@@ -25,23 +25,15 @@ from labelwise.web.address import make_address
 from labelwise.web.app import create_app
 from labelwise.web.errors import log
 
-SHUTDOWN_SECONDS = 3
-"""Seconds for running requests to finish when the server ends."""
+SHUTDOWN_SECONDS = 3  # Seconds for running requests to finish when the server ends
 MOST_CONNECTIONS = 512
 """Connections that are served: a browser opens up to 6, so this serves over 50 annotators."""
-MOST_REFUSED = 128
-"""Further connections that are answered 503 at the same time."""
-HEADER_SECONDS = 20.0
-"""Time for the header of a request to arrive."""
-HEADER_BYTES = 32 * 1024
-"""The longest header of a request; longer ones are answered 431."""
-KEEP_ALIVE = 10
-"""Seconds after which a connection without a further request is closed."""
-WARNING_INTERVAL = 60.0
-"""Seconds between two warnings about too many connections."""
-
-LINGER = 2.0
-"""Seconds in which the sender of a long header can read the answer."""
+MOST_REFUSED = 128  # Further connections that are answered 503 at the same time
+HEADER_SECONDS = 20.0  # Time for the header of a request to arrive
+HEADER_BYTES = 32 * 1024  # The longest header of a request; longer ones are answered 431
+KEEP_ALIVE = 10  # Seconds after which a connection without a further request is closed
+WARNING_INTERVAL = 60.0  # Seconds between two warnings about too many connections
+LINGER = 2.0  # Seconds in which the sender of a long header can read the answer
 
 
 def compose_refusal(status: str, error: str) -> bytes:

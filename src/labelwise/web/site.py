@@ -23,8 +23,7 @@ from labelwise.web.errors import log
 from labelwise.web.leases import PageLeases, Visitor
 from labelwise.web.security import AccessPolicy
 
-REPLACEMENTS = 20
-"""Maximum number of times that missing items are replaced in one request."""
+REPLACEMENTS = 20  # Maximum number of times that missing items are replaced in one request
 MISSING_INTERVAL = 10.0
 """Seconds between two searches for missing files while nothing can be leased."""
 STATE_REQUESTS = 3

@@ -22,14 +22,10 @@ from labelwise.rounds import DeferredLearner, Step
 from labelwise.web.background import READY, WorkerOrder, connect_to_server
 from labelwise.web.predictions import predict_pool, write_predictions
 
-LOOK_INTERVAL = 0.5
-"""Seconds between two looks at the record."""
-REPORT_INTERVAL = 0.3
-"""Seconds between two reports of progress."""
-MOST_PREDICTED = 300_000
-"""Largest pool of which all items are predicted after a training."""
-RETRY_DELAY = 5.0
-"""Seconds before a record that could not be read is read again."""
+LOOK_INTERVAL = 0.5  # Seconds between two looks at the record
+REPORT_INTERVAL = 0.3  # Seconds between two reports of progress
+MOST_PREDICTED = 300_000  # Largest pool of which all items are predicted after a training
+RETRY_DELAY = 5.0  # Seconds before a record that could not be read is read again
 
 
 class Worker:

@@ -18,8 +18,7 @@ from labelwise.encoders.registry import open_encoder
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput, MissingDependency
 
-_LOCAL = ("onnx", "hf", "st")
-"""Prefixes that may be followed by a path."""
+_LOCAL = ("onnx", "hf", "st")  # Prefixes that may be followed by a path
 
 
 def open_new_encoder(

@@ -41,8 +41,7 @@ from labelwise.media.images import SIDE, find_image_format, read_images
 from labelwise.media.tables import find_input_array, load_arrays
 from labelwise.pool.blocks import Progress
 
-WORK = ".encoding"
-"""Folder in a campaign's folder for features while they are computed."""
+WORK = ".encoding"  # Folder in a campaign's folder for features while they are computed
 
 _BLOCK_BYTES = 1 << 26
 _IMAGES_AT_ONCE = 512

@@ -23,8 +23,7 @@ from labelwise.files import load_npy, write_atomically
 from labelwise.learners.embedding import Standardizer
 
 MANIFEST = "items.jsonl"
-SHOWN_COLUMNS = 20
-"""Number of columns of a feature file that are shown."""
+SHOWN_COLUMNS = 20  # Number of columns of a feature file that are shown
 
 _BLOCK = 1 << 24
 

@@ -18,8 +18,7 @@ from labelwise.files import write_atomically
 from labelwise.media.images import IMAGE_SUFFIXES, find_image_format
 from labelwise.media.tables import iterate_rows, read_table
 
-APPENDED = (".csv", ".tsv", ".jsonl")
-"""Tables to which rows can be appended."""
+APPENDED = (".csv", ".tsv", ".jsonl")  # Tables to which rows can be appended
 
 LONGEST_NAME = 150
 

@@ -35,8 +35,7 @@ _METRICS = {
     "mse": "mean squared error",
     "prequential": "accuracy on each batch before training on it",
 }
-MAX_TEXT = 600
-"""Characters of a text that are shown."""
+MAX_TEXT = 600  # Characters of a text that are shown
 
 _RANGES = 10
 _MAX_COLUMNS = 12
