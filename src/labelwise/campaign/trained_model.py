@@ -15,6 +15,7 @@ head/           the head, as its learner writes it
 import math
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -31,7 +32,8 @@ from labelwise.encoders.encoding import encode
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject, read_json, write_json
-from labelwise.learner import Label
+from labelwise.learner import Label, Learner
+from labelwise.learners.committee import ColumnLearner, Committee
 from labelwise.learners.embedding import Standardizer
 from labelwise.media.folders import find_images
 from labelwise.media.images import read_images
@@ -81,7 +83,7 @@ class TrainedModel:
         self,
         home: Path,
         description: CampaignDescription,
-        learner: Any,
+        learner: Learner,
         encoding: LabelEncoding,
         half_width: float | None = None,
         columns: tuple[int, int] | None = None,
@@ -105,7 +107,7 @@ class TrainedModel:
     @property
     def classes(self) -> tuple[Label, ...]:
         """The classes in the order of the columns of `predict_proba`; empty for a regression."""
-        return self.evaluate(self._make_example()).classes
+        return self.evaluate(_make_example(self.home, self.description)).classes
 
     def evaluate(self, rows: Any) -> ItemPredictions:
         """Predictions for ``(n, ...)`` inputs of the model."""
@@ -165,14 +167,6 @@ class TrainedModel:
         """The part of a campaign's inputs that the model reads."""
         return inputs if self.columns is None else inputs[:, slice(*self.columns)]
 
-    def _make_example(self) -> Any:
-        if self.description.shape and not self.description.encoders:
-            return np.zeros((1, *self.description.shape), dtype=np.uint8)
-        width = sum(self.description.widths)
-        if not width:
-            width = Standardizer.load(self.home / EMBEDDING).mean.size
-        return np.zeros((1, width), dtype=np.float32)
-
     def save(self, folder: str | Path) -> None:
         """Write the model to a new folder: encoder reference, head and classes."""
         path = Path(folder)
@@ -229,6 +223,14 @@ def load_model(path: str | Path, *, representation: str | None = None) -> Traine
     return open_campaign_model(Project.open(folder), representation)
 
 
+def _make_example(home: Path, description: CampaignDescription) -> NDArray[Any]:
+    """A blank row of the inputs of a model, ``(1, ...)``."""
+    if description.shape and not description.encoders:
+        return np.zeros((1, *description.shape), dtype=np.uint8)
+    width = sum(description.widths) or Standardizer.load(home / EMBEDDING).mean.size
+    return np.zeros((1, width), dtype=np.float32)
+
+
 def _read_saved_model(folder: Path) -> TrainedModel:
     facts = read_json(folder / FACTS)
     if facts.get("format") != FORMAT:
@@ -239,32 +241,27 @@ def _read_saved_model(folder: Path) -> TrainedModel:
     regression = bool(facts.get("regression"))
     encoding = LabelEncoding(regression, None if names is None else tuple(names))
     description = CampaignDescription.read(folder)
-    columns = facts.get("columns")
-    model = TrainedModel(
-        folder,
-        description,
-        None,
-        encoding,
-        facts.get("half_width"),
-        None if columns is None else (int(columns[0]), int(columns[1])),
-    )
-    classes = None if names is None else len(names)
-    learner: Any = make_campaign_learner(
-        folder, description, model._make_example(), classes, regression
-    )
+    example, classes = _make_example(folder, description), None if names is None else len(names)
+    learner = make_campaign_learner(folder, description, example, classes, regression)
+    if not hasattr(learner, "load"):
+        raise BadInput(f"{type(learner).__name__} cannot be loaded; take another model")
     learner.load(folder / HEAD)
-    model._learner = learner
-    return model
+    held = facts.get("columns")
+    columns = None if held is None else (int(held[0]), int(held[1]))
+    return TrainedModel(folder, description, learner, encoding, facts.get("half_width"), columns)
 
 
 def open_campaign_model(project: Project, representation: str | None = None) -> TrainedModel:
     """The last model of a campaign; see `load_model`."""
     model = project.campaign().load_model()
-    learner: Any = getattr(model.learner, "made", model.learner)
+    learner: Learner = getattr(model.learner, "made", model.learner)
     description, columns = project.description, None
-    if len(description.widths) > 1:
-        choice = choose_representation(learner, description, model.encoding, representation)
-        learner = list(learner.learners.values())[choice].learner
+    if isinstance(learner, Committee):
+        members = [
+            one.learner for one in learner.learners.values() if isinstance(one, ColumnLearner)
+        ]
+        choice = choose_representation(members, description, model.encoding, representation)
+        learner = members[choice]
         columns = list(pairwise(accumulate(description.widths, initial=0)))[choice]
         description = replace(
             description,
@@ -278,23 +275,21 @@ def open_campaign_model(project: Project, representation: str | None = None) -> 
     return TrainedModel(project.home, description, learner, model.encoding, half_width, columns)
 
 
-def name_representations(description: CampaignDescription) -> list[str]:
-    """Names of the representations: specifications of encoders, or files of features."""
-    return [used.spec for used in description.encoders] or list(description.features)
-
-
 def choose_representation(
-    committee: Any, description: CampaignDescription, encoding: LabelEncoding, named: str | None
+    learners: Sequence[Learner],
+    description: CampaignDescription,
+    encoding: LabelEncoding,
+    named: str | None,
 ) -> int:
-    """The position of the named representation, or of the best one out of fold."""
-    names = name_representations(description)
+    """The position of the named encoder or file of features, or of the best one out of fold."""
+    names = [used.spec for used in description.encoders] or list(description.features)
     if named is not None:
         if named not in names:
             raise UnknownName(f"no representation is called {named!r}; choose from {names}")
         return names.index(named)
     scores = []
-    for member in committee.learners.values():
-        held = getattr(member.learner, "out_of_fold", None)
+    for learner in learners:
+        held = getattr(learner, "out_of_fold", None)
         if held is None:
             scores.append(-math.inf)
             continue
@@ -303,7 +298,7 @@ def choose_representation(
     return int(np.argmax(scores))
 
 
-def _measure_half_width(learner: Any) -> float | None:
+def _measure_half_width(learner: Learner) -> float | None:
     """Half the width of the interval that holds 95 % of the out-of-fold values.
 
     It is the quantile of split conformal prediction; None with too few labels.

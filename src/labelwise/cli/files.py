@@ -15,6 +15,7 @@ from labelwise.errors import BadInput
 from labelwise.files import ARRAY_ERRORS
 
 if TYPE_CHECKING:
+    from labelwise.arrays import HostArray
     from labelwise.pool.blocks import LocalShards, Progress
     from labelwise.pool.rows import Rows
     from labelwise.selection.result import Selection
@@ -137,7 +138,7 @@ def open_pool(
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
 
 
-def load_array(path: Path | None, name: str) -> Any:
+def load_array(path: Path | None, name: str) -> "HostArray | None":
     """Load a small .npy file, or return None without a path."""
     import numpy as np
 
@@ -146,7 +147,8 @@ def load_array(path: Path | None, name: str) -> Any:
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read {name} from")
     try:
-        return np.load(path, allow_pickle=False)
+        array: HostArray = np.load(path, allow_pickle=False)
+        return array
     except ARRAY_ERRORS as error:
         raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
 

@@ -28,6 +28,7 @@ from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
 
 if TYPE_CHECKING:
+    from labelwise.campaign.folder.ingest import IngestResult
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
 
@@ -242,7 +243,7 @@ def _format_campaign_option(project: "Project") -> str:
     return f" -c {quote_path(os.path.relpath(project.home))}"
 
 
-def _print_broken(ingested: Any) -> None:
+def _print_broken(ingested: "IngestResult") -> None:
     if ingested.broken:
         print(f"  left out, because they cannot be used: {len(ingested.broken):,}")
         _print_limited([f"{name}: {reason}" for name, reason in ingested.broken.items()])

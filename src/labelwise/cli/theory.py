@@ -25,7 +25,9 @@ from labelwise.cli.files import (
 from labelwise.errors import BadInput, MissingDependency
 
 if TYPE_CHECKING:
+    from labelwise.arrays import HostArray
     from labelwise.pool.blocks import LocalShards
+    from labelwise.pool.rows import Rows
     from labelwise.selection.result import Selection
     from labelwise.theory.planning import Plan
 
@@ -242,8 +244,13 @@ def _save_plot(path: Path, picks: "Selection", shards: "LocalShards") -> None:
 
 
 def _split_labels(
-    labels: Any, ids: Path | None, labelled: Path | None, picks: int, shards: Any, rows: Any
-) -> tuple[Any, Any]:
+    labels: "HostArray | None",
+    ids: Path | None,
+    labelled: Path | None,
+    picks: int,
+    shards: "LocalShards",
+    rows: "Rows | None",
+) -> "tuple[HostArray | None, Rows | None]":
     """Split the labels into those of the candidates (or picks) and those of labelled rows."""
     import numpy as np
 
@@ -260,7 +267,7 @@ def _split_labels(
         )
     where = {int(item): position for position, item in enumerate(everyone)}
     before = labels[[where[int(item)] for item in taken]]
-    return labels[[where[int(item)] for item in shards.ids]], {**rows, "labels": before}
+    return labels[[where[int(item)] for item in shards.ids]], {**(rows or {}), "labels": before}
 
 
 def _format_value(value: object) -> str:

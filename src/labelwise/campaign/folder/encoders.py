@@ -12,7 +12,7 @@ from labelwise.campaign.folder.description import (
     make_relative,
     resolve_path,
 )
-from labelwise.encoders.encoder import Encoder, Features
+from labelwise.encoders.encoder import Encoder, Features, Kind
 from labelwise.encoders.encoding import encode
 from labelwise.encoders.registry import open_encoder
 from labelwise.encoders.tfidf import TfidfEncoder
@@ -22,13 +22,14 @@ _LOCAL = ("onnx", "hf", "st")  # Prefixes that may be followed by a path
 
 
 def open_new_encoder(
-    home: Path, spec: str, kind: Any, corpus: Sequence[str] | None, device: str = "auto"
+    home: Path, spec: str, kind: str, corpus: Sequence[str] | None, device: str = "auto"
 ) -> Encoder:
     """Open an encoder of a new campaign; ``tfidf`` is fitted to the corpus."""
+    items: Kind = "images" if kind == "images" else "texts"
     try:
         return open_encoder(
             resolve_spec(home, spec),
-            kind,
+            items,
             device=device,
             corpus=corpus,
             places=[home.absolute().parent],
