@@ -7,6 +7,7 @@ from labelwise.kernels.distance import coverage, resident_coverage
 from labelwise.kernels.distance.coverage import (
     cover_greedily,
     sum_clipped,
+    sum_differences,
     sum_gains,
     sum_losses,
 )
@@ -218,7 +219,10 @@ def test_bounds_from_levels_contain_the_exact_gains_and_losses(kind):
     kernel, levels = SimilarityKernel(kind, np.zeros(3)), to_levels(values.astype(np.float32))
     gains = weights @ np.maximum(values - covered[:, None], 0)
     upper = sum_gains(levels, covered, weights, kernel)
+    updated = upper - sum_differences(levels, covered, now, weights, kernel)
+    np.testing.assert_allclose(updated, sum_gains(levels, now, weights, kernel), atol=1e-5)
     losses = gains - weights @ np.maximum(values - now[:, None], 0)
+    assert (updated >= gains - losses).all()
     lower = sum_losses(levels, covered, now, weights, kernel)
     step = weights.sum() / 65_535
     assert (upper >= gains).all() and (upper <= gains + 4 * step).all()

@@ -180,16 +180,19 @@ def sum_clipped(
 
     def add_columns(span: slice) -> Floats:
         total = np.zeros(span.stop - span.start)
-        with scratch_buffer((step, span.stop - span.start), np.float32) as scratch:
+        shape, columns = (step, span.stop - span.start), levels[:, span]
+        with scratch_buffer(shape, np.uint16) as whole, scratch_buffer(shape, np.float32) as exact:
             for first in range(0, len(low), step):
                 rows = slice(first, first + step)
-                part = np.maximum(levels[rows if some is None else some[rows], span], floor[rows])
+                part, numbers = whole[: len(low) - first], exact[: len(low) - first]
+                mine = columns[rows if some is None else some[rows]]
+                np.maximum(mine, floor[rows], out=part)
                 if bounded:
                     np.minimum(part, ceiling[rows], out=part)
                 part -= floor[rows]
-                numbers = scratch[: len(part)]
                 np.copyto(numbers, part)
-                total += factors[rows] @ numbers  # float32 within a tile, float64 across tiles
+                # float32 within a tile, float64 across tiles; BLAS would wake its own threads
+                total += np.einsum("r,rc->c", factors[rows], numbers)
         return total
 
     return np.concatenate(run_in_threads(add_columns, split_range(count, width)))
@@ -233,28 +236,47 @@ class BlockCoverage:
         """Upper bounds of gains, from similarities with all targets."""
         return sum_gains(levels, self.covered[-1], self.weights, self.targets.kernel)
 
-    def sum_losses(
-        self, levels: Array, changed: NDArray[np.intp], since: int, *, of_all: bool
-    ) -> Floats:
+    def sum_losses(self, levels: Array, changed: NDArray[np.intp], since: int) -> Floats:
         """Lower bounds of what gains lost after a pass.
 
         Args:
-            levels: similarities with the changed targets, or with all of them (``of_all``).
+            levels: similarities with the changed targets.
             changed: sorted positions of the changed targets.
             since: number of the pass.
-            of_all: see ``levels``.
         """
         before, now = self.covered[since][changed], self.covered[-1][changed]
-        some, kernel = changed if of_all else None, self.targets.kernel
-        return sum_losses(levels, before, now, self.weights[changed], kernel, some)
+        return sum_losses(levels, before, now, self.weights[changed], self.targets.kernel)
 
 
 def sum_gains(levels: Array, covered: Floats, weights: Floats, kernel: SimilarityKernel) -> Floats:
     """Upper bounds of gains, ``(n,)``; a level stands for similarities up to the next one."""
-    low = np.floor((covered - kernel.rounding) * LEVELS) - kernel.step
+    low = _round_down(covered, kernel)
     least = float(weights @ np.maximum(-low, 0))
     sums = sum_clipped(levels, np.maximum(low, 0), np.full(len(low), LEVELS), weights)
     return (sums * (1 + SUM_ROUNDING) + least) / LEVELS
+
+
+def sum_differences(
+    levels: Array,
+    before: Floats,
+    now: Floats,
+    weights: Floats,
+    kernel: SimilarityKernel,
+    some: NDArray[np.intp] | None = None,
+) -> Floats:
+    """By how much `sum_gains` falls when the coverage of targets rises, ``(n,)``.
+
+    It is rounded like `sum_gains`, whose bounds therefore stay as tight as new ones.
+    """
+    low, high = _round_down(before, kernel), _round_down(now, kernel)
+    least = float(weights @ (np.maximum(-low, 0) - np.maximum(-high, 0)))
+    sums = sum_clipped(levels, np.maximum(low, 0), np.maximum(high, 0), weights, some)
+    return (sums * (1 - SUM_ROUNDING) + least) / LEVELS
+
+
+def _round_down(covered: Floats, kernel: SimilarityKernel) -> Floats:
+    """Levels that similarities of covered targets have at least, below 0 for almost none."""
+    return np.asarray(np.floor((covered - kernel.rounding) * LEVELS) - kernel.step)
 
 
 def sum_losses(
@@ -333,7 +355,7 @@ def _propose_candidates(shard: Shard, message: PassMessage) -> CoverageProposal:
     if block.stored is not None:
         compared = _refresh_stored(block, features, ids)
     block.bounds[np.isin(ids, message.picked)] = -np.inf
-    if (known := np.isin(message.ids, ids)).any():
+    if block.stored is None and (known := np.isin(message.ids, ids)).any():
         order = np.argsort(ids, kind="stable")
         places = order[np.searchsorted(ids, message.ids[known], sorter=order)]
         block.bounds[places] = np.minimum(block.bounds[places], message.bounds[known])
@@ -355,10 +377,12 @@ def _take_stored(block: BlockCoverage, positions: NDArray[np.intp]) -> HostArray
     assert block.stored is not None
     levels = np.empty((len(block.weights), len(positions)), dtype=np.uint16)
     chunks, places = np.divmod(positions, block.chunk)
-    for chunk in np.unique(chunks).tolist():
+
+    def copy_columns(chunk: int, stored: Array) -> None:
         mine = np.flatnonzero(chunks == chunk)
-        columns = _index(places[mine], block.stored[chunk])
-        levels[:, mine] = to_numpy(block.stored[chunk][:, columns])
+        levels[:, mine] = to_numpy(stored[:, _index(places[mine], stored)])
+
+    run_in_threads(lambda pair: copy_columns(*pair), enumerate(block.stored))
     return levels
 
 
@@ -384,28 +408,30 @@ def choose_highest(
 def _refresh_stored(block: BlockCoverage, features: Array, ids: Ids) -> int:
     """Update all bounds from the stored similarities, which the first pass computes."""
     assert block.stored is not None
-    current, spans = len(block.covered) - 1, split_range(len(ids), block.chunk)
-    block.known[:] = current
+    current, kernel = len(block.covered) - 1, block.targets.kernel
     if current == 0:
-        for span in spans:
-            rows = block.targets.kernel.prepare(features[span])
+        for span in split_range(len(ids), block.chunk):
+            rows = kernel.prepare(features[span])
             block.stored.append(block.targets.compare(rows, ids[span]))
-            block.bounds[span] = block.sum_gains(block.stored[-1])
+        block.bounds[:] = np.concatenate(run_in_threads(block.sum_gains, block.stored))
         return len(ids) * len(block.weights)
     changed = block.find_changed(current - 1)
     if not len(changed):
         return 0
-    # Rounding to levels adds up; bounds that it may have moved far are computed again.
-    block.loose += 2 * float(block.weights[changed].sum()) / LEVELS
-    again = block.loose > LOOSE * float(block.bounds.max(initial=0.0))
-    block.loose = 0.0 if again else block.loose
-    picked = block.bounds == -np.inf
-    for span, levels in zip(spans, block.stored, strict=True):
-        if again:
-            block.bounds[span] = np.minimum(block.bounds[span], block.sum_gains(levels))
-        else:
-            block.bounds[span] -= block.sum_losses(levels, changed, current - 1, of_all=True)
-    block.bounds[picked] = -np.inf
+    before, now = block.covered[current - 1][changed], block.covered[current][changed]
+    weights = block.weights[changed]
+
+    def sum_falls(levels: Array) -> Floats:
+        return sum_differences(levels, before, now, weights, kernel, changed)
+
+    falls = np.concatenate(run_in_threads(sum_falls, block.stored))
+    block.bounds -= falls
+    # Rounding of the sums adds up; bounds that it may have moved far are computed again.
+    block.loose += 2 * SUM_ROUNDING * float(falls.max(initial=0.0))
+    if block.loose > LOOSE * float(block.bounds.max(initial=0.0)):
+        block.loose, picked = 0.0, block.bounds == -np.inf
+        block.bounds[:] = np.concatenate(run_in_threads(block.sum_gains, block.stored))
+        block.bounds[picked] = -np.inf
     return 0
 
 
@@ -444,7 +470,7 @@ def _refresh_rows(
             if changed is None:
                 block.bounds[some] = block.sum_gains(levels)
             else:
-                block.bounds[some] -= block.sum_losses(levels, changed, since, of_all=False)
+                block.bounds[some] -= block.sum_losses(levels, changed, since)
         compared += len(mine) * count
     block.known[positions] = current
     return compared

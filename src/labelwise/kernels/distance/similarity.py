@@ -36,6 +36,8 @@ AUTO = "auto"
 PRODUCT = 1 << 22
 """Similarities computed at a time on a CPU, so that they are still in cache when they are
 rounded."""
+ROUNDED = 1 << 20
+"""Similarities rounded at a time by one thread."""
 COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
 """Maximum rounding error of a similarity in float32."""
 LEVELS = 65535.0  # Similarities are kept as whole numbers up to this
@@ -123,7 +125,7 @@ class SimilarityKernel:
             for first in range(0, count, step):
                 some = targets[first : first + step]
                 found = self._compare(some, candidates, scratch[: len(some)])
-                levels[first : first + step] = to_levels(found)
+                to_levels(found, levels[first : first + step])
         return levels
 
     def compare_exactly(self, targets: Array, candidates: Array) -> Array:
@@ -184,15 +186,26 @@ def fit_kernel(
     return SimilarityKernel(kind, mean, 1.0 if width is None else width, exponent, power == AUTO)
 
 
-def to_levels(similarities: Array) -> Array:
-    """Similarities rounded down to multiples of 1 / 65,535: uint16, or float32 if not NumPy."""
-    similarities *= LEVELS
-    if isinstance(similarities, np.ndarray):
-        nothing = np.zeros(similarities.shape[1:], dtype=similarities.dtype)
-        np.maximum(similarities, nothing, out=similarities)  # with a scalar it takes twice as long
-        return similarities.astype(np.uint16)
-    xp = namespace(similarities)
-    return xp.floor(xp.clip(similarities, 0, LEVELS))
+def to_levels(similarities: Array, out: HostArray | None = None) -> Array:
+    """Similarities rounded down to multiples of 1 / 65,535: uint16, or float32 if not NumPy.
+
+    Similarities in a NumPy array are overwritten.
+    """
+    if not isinstance(similarities, np.ndarray):
+        xp = namespace(similarities)
+        return xp.floor(xp.clip(similarities * LEVELS, 0, LEVELS))
+    levels = np.empty(similarities.shape, dtype=np.uint16) if out is None else out
+    nothing = np.zeros(similarities.shape[1:], dtype=similarities.dtype)
+
+    def round_rows(span: slice) -> None:
+        part = similarities[span]
+        part *= LEVELS
+        np.maximum(part, nothing, out=part)  # with a scalar it takes twice as long
+        np.copyto(levels[span], part, casting="unsafe")
+
+    rows = max(ROUNDED // max(math.prod(similarities.shape[1:]), 1), 1)
+    run_in_threads(round_rows, split_range(len(similarities), rows))
+    return levels
 
 
 def choose_by_hash(ids: Ids, count: int, *stream: int) -> Ids:
