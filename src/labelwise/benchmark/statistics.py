@@ -52,9 +52,8 @@ def area(labels: ArrayLike, curves: ArrayLike) -> Floats:
 
     ``curves`` are ``(..., r)``, ``labels`` ``(r,)``; one measurement is returned as it is.
 
-    Example:
-        >>> float(area([10, 20, 40], [0.0, 60.0, 60.0]))
-        50.0
+    >>> float(area([10, 20, 40], [0.0, 60.0, 60.0]))
+    50.0
     """
     at, heights = np.asarray(labels, dtype=np.float64), np.asarray(curves, dtype=np.float64)
     if at.ndim != 1 or heights.shape[-1] != len(at):
@@ -77,9 +76,8 @@ def labels_needed(
     ``labels`` ``(r,)`` increase; ``curves`` are ``(..., r)`` and ``targets`` ``(...)``, or one for
     all. Infinite where a curve never reaches its target.
 
-    Example:
-        >>> float(labels_needed([10, 20, 30], [0.5, 0.7, 0.8], 0.6))
-        15.0
+    >>> float(labels_needed([10, 20, 30], [0.5, 0.7, 0.8], 0.6))
+    15.0
     """
     sign = 1 if higher_is_better else -1
     at, heights = np.asarray(labels, dtype=np.float64), sign * np.asarray(curves)
@@ -104,9 +102,8 @@ def saving_target(
     Where lower is better, the target is the best divided by the share. Nan where the best is not
     positive.
 
-    Example:
-        >>> float(saving_target([0.8, 0.9], share=0.9))
-        0.81
+    >>> float(saving_target([0.8, 0.9], share=0.9))
+    0.81
     """
     values = np.asarray(finals, dtype=np.float64)
     best = np.nanmax(values, axis=0) if higher_is_better else np.nanmin(values, axis=0)
@@ -119,9 +116,8 @@ def label_saving(needed: ArrayLike, baseline: ArrayLike) -> Floats:
     1 where only the baseline fails to reach the target, -inf where only the method does, nan where
     both do.
 
-    Example:
-        >>> float(label_saving(150, 200))
-        0.25
+    >>> float(label_saving(150, 200))
+    0.25
     """
     ours, theirs = np.asarray(needed, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     with np.errstate(invalid="ignore"):
@@ -168,10 +164,9 @@ def bootstrap(statistic: Callable[[Floats], Floats], seeds: int) -> Estimate:
     The statistic takes shares ``(m, s)`` that sum to 1 and returns ``(m,)``; inf is a value, and
     nan ("could be anything") widens the interval on both sides. With one seed the ends are nan.
 
-    Example:
-        >>> values = np.array([1.0, 2.0, 6.0])
-        >>> bootstrap(lambda shares: shares @ values, 3)
-        Estimate(value=3.0, low=1.0, high=6.0)
+    >>> values = np.array([1.0, 2.0, 6.0])
+    >>> bootstrap(lambda shares: shares @ values, 3)
+    Estimate(value=3.0, low=1.0, high=6.0)
     """
     if seeds < 1:
         raise BadInput("an interval over seeds needs at least one seed")
@@ -208,9 +203,8 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
     Exact over all sign patterns up to 14 differences; beyond, from 20,000 draws and the observed
     pattern.
 
-    Example:
-        >>> sign_flip_test([1.0, 2.0, 3.0, 4.0, 5.0])
-        0.0625
+    >>> sign_flip_test([1.0, 2.0, 3.0, 4.0, 5.0])
+    0.0625
     """
     numbers = np.asarray(differences, dtype=np.float64)
     if not np.isfinite(numbers).all():
@@ -263,9 +257,8 @@ def detectable_difference(
 def correct_holm(p_values: ArrayLike) -> Floats:
     """P-values corrected for their number by Holm's method; nan stays and does not count.
 
-    Example:
-        >>> correct_holm([0.01, 0.04, 0.03]).tolist()
-        [0.03, 0.06, 0.06]
+    >>> correct_holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
     """
     given = np.asarray(p_values, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(given))

@@ -16,10 +16,9 @@ def is_number(value: object) -> TypeGuard[float]:
 def check_integer(name: str, value: object, least: int) -> None:
     """Reject anything but an integer of at least ``least``; booleans are rejected too.
 
-    Example:
-        >>> check_integer("rounds", 2.5, 0)
-        Traceback (most recent call last):
-        labelwise.errors.BadInput: rounds must be a whole number, 0 or more; got 2.5
+    >>> check_integer("rounds", 2.5, 0)
+    Traceback (most recent call last):
+    labelwise.errors.BadInput: rounds must be a whole number, 0 or more; got 2.5
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
@@ -34,10 +33,9 @@ def check_boolean(name: str, value: object) -> None:
 def check_positive(name: str, value: object) -> None:
     """Reject anything but a finite number above 0.
 
-    Example:
-        >>> check_positive("bandwidth", -1.0)
-        Traceback (most recent call last):
-        labelwise.errors.BadInput: bandwidth must be a number above 0; got -1.0
+    >>> check_positive("bandwidth", -1.0)
+    Traceback (most recent call last):
+    labelwise.errors.BadInput: bandwidth must be a number above 0; got -1.0
     """
     if not is_number(value) or not 0 < value < math.inf:
         raise BadInput(f"{name} must be a number above 0; got {value!r}")
@@ -46,10 +44,9 @@ def check_positive(name: str, value: object) -> None:
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Reject a value that is not one of the choices.
 
-    Example:
-        >>> check_choice("mode", "fast", ("budget", "theory"))
-        Traceback (most recent call last):
-        labelwise.errors.BadInput: mode must be one of budget, theory; got 'fast'
+    >>> check_choice("mode", "fast", ("budget", "theory"))
+    Traceback (most recent call last):
+    labelwise.errors.BadInput: mode must be one of budget, theory; got 'fast'
     """
     known = tuple(choices)
     if value not in known:

@@ -35,9 +35,8 @@ def scale_for_exponent(exponent: int, size: int = 8) -> float:
 
     ``size`` is the bytes per number, 4 or 8.
 
-    Example:
-        >>> scale_for_exponent(30), scale_for_exponent(-50) == 2.0**50
-        (1.0, True)
+    >>> scale_for_exponent(30), scale_for_exponent(-50) == 2.0**50
+    (1.0, True)
     """
     if abs(exponent) <= ORDINARY_EXPONENT:
         return 1.0
@@ -48,9 +47,8 @@ def scale_for_exponent(exponent: int, size: int = 8) -> float:
 def scale_near_one(number: float) -> float:
     """The power of two that scales a number to about 1; 1 if its size is ordinary.
 
-    Example:
-        >>> scale_near_one(3.0), scale_near_one(0.0), scale_near_one(2.0**-51)
-        (1.0, 1.0, 1125899906842624.0)
+    >>> scale_near_one(3.0), scale_near_one(0.0), scale_near_one(2.0**-51)
+    (1.0, 1.0, 1125899906842624.0)
     """
     return scale_for_exponent(binary_exponent(number))
 

@@ -279,9 +279,8 @@ def _sample_images(pictures: Array) -> Any:
 def shift_images(images: Tensor) -> Tensor:
     """Shift every image at random by up to an eighth of its side, repeating border pixels.
 
-    Example:
-        >>> shift_images(torch.ones(5, 1, 8, 8)).unique().tolist()
-        [1.0]
+    >>> shift_images(torch.ones(5, 1, 8, 8)).unique().tolist()
+    [1.0]
     """
     count, (height, width) = len(images), images.shape[2:]
     room = max(1, min(height, width) // 8)

@@ -53,10 +53,9 @@ class RowSpan(NamedTuple):
 def span_rows(rows: Floats, largest: int = LARGEST_BASIS) -> RowSpan:
     """Coordinates of ``(m, d)`` rows; the columns are orthogonal if there is a basis.
 
-    Example:
-        >>> span = span_rows(np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0]]))
-        >>> span.coordinates.shape, span.squares.round(6).tolist()
-        ((2, 2), [4.0, 25.0])
+    >>> span = span_rows(np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0]]))
+    >>> span.coordinates.shape, span.squares.round(6).tolist()
+    ((2, 2), [4.0, 25.0])
     """
     count, width = rows.shape
     if min(count, width) > largest:

@@ -85,9 +85,8 @@ def center_members(values: HostArray) -> Floats:
     Inner products are the covariances of predictions over the members; for models without
     gradients they take the place of those of gradient sketches.
 
-    Example:
-        >>> center_members(np.array([[1.0, 3.0, 1.0, 3.0]]))
-        array([[-0.5,  0.5, -0.5,  0.5]])
+    >>> center_members(np.array([[1.0, 3.0, 1.0, 3.0]]))
+    array([[-0.5,  0.5, -0.5,  0.5]])
     """
     centred = values - values.mean(axis=1, keepdims=True)
     return np.asarray(centred.reshape(len(values), -1) / np.sqrt(values.shape[1]))
@@ -102,13 +101,12 @@ class TableModel(EstimatorMethods):
         losses: out-of-fold loss of every model that was compared.
         out_of_fold: out-of-fold predictions of the labelled items; None if there were too few.
 
-    Example:
-        >>> from sklearn.datasets import load_wine
-        >>> rows, kinds = load_wine(return_X_y=True)
-        >>> model = TableModel()
-        >>> report = model.fit(rows[::3], kinds[::3], seed=0)
-        >>> bool(model.score(rows, kinds) > 0.9), sorted(model.losses)
-        (True, ['boosting', 'forest', 'linear'])
+    >>> from sklearn.datasets import load_wine
+    >>> rows, kinds = load_wine(return_X_y=True)
+    >>> model = TableModel()
+    >>> report = model.fit(rows[::3], kinds[::3], seed=0)
+    >>> bool(model.score(rows, kinds) > 0.9), sorted(model.losses)
+    (True, ['boosting', 'forest', 'linear'])
     """
 
     def __init__(

@@ -11,9 +11,8 @@ def convert_numbers(values: Array, name: str) -> HostArray:
 
     Masked and other values are errors, which name ``name``.
 
-    Example:
-        >>> convert_numbers([1, 2], "targets").tolist()
-        [1, 2]
+    >>> convert_numbers([1, 2], "targets").tolist()
+    [1, 2]
     """
     if np.ma.is_masked(values):
         raise BadInput(f"{name} hold masked entries; fill them or leave these items out")
@@ -32,9 +31,8 @@ def convert_rows(inputs: Array) -> Array:
 def scale_to_mean_one(weights: Array, count: int) -> Floats:
     """``(m,)`` weights of ``count`` items, divided by their mean; only their ratios matter.
 
-    Example:
-        >>> scale_to_mean_one([1e300, 3e300], 2).tolist()
-        [0.5, 1.5]
+    >>> scale_to_mean_one([1e300, 3e300], 2).tolist()
+    [0.5, 1.5]
     """
     values = convert_numbers(weights, "weights").astype(np.float64)
     if values.shape != (count,):

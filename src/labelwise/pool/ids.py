@@ -31,11 +31,10 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
     The keys are returned too, as a list, unless all are whole numbers. ``what`` names them in
     errors.
 
-    Example:
-        >>> encode_keys([7, 3])
-        (array([7, 3]), None)
-        >>> encode_keys(["cat-1.png"])
-        (array([5919904146192877560]), ['cat-1.png'])
+    >>> encode_keys([7, 3])
+    (array([7, 3]), None)
+    >>> encode_keys(["cat-1.png"])
+    (array([5919904146192877560]), ['cat-1.png'])
     """
     if isinstance(keys, np.ma.MaskedArray):
         raise BadInput(f"{what} are a masked array; fill its masked entries in, or leave them out")
@@ -114,9 +113,8 @@ def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list
 
     ``labelled`` may also be a mask with one truth value per item, or None.
 
-    Example:
-        >>> encode_labelled([True, False, True], np.array([10, 20, 30]))
-        (array([10, 30]), None)
+    >>> encode_labelled([True, False, True], np.array([10, 20, 30]))
+    (array([10, 30]), None)
     """
     if labelled is None:
         return np.empty(0, dtype=np.int64), None
@@ -149,9 +147,8 @@ def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list
 class RowNumbers:
     """Ids that are the row numbers ``first`` to ``last - 1`` without some; they are not stored.
 
-    Example:
-        >>> RowNumbers(3, 8, without=np.array([5])).to_array()
-        array([3, 4, 6, 7])
+    >>> RowNumbers(3, 8, without=np.array([5])).to_array()
+    array([3, 4, 6, 7])
     """
 
     first: int
@@ -186,10 +183,9 @@ class RowNumbers:
 class IdIndex:
     """Positions of items by id: a binary search in the sorted ids, which are made when needed.
 
-    Example:
-        >>> index = IdIndex(np.array([30, 10, 20]))
-        >>> index.find_positions([10, 30]), index.contains([20, 40])
-        (array([1, 0]), array([ True, False]))
+    >>> index = IdIndex(np.array([30, 10, 20]))
+    >>> index.find_positions([10, 30]), index.contains([20, 40])
+    (array([1, 0]), array([ True, False]))
     """
 
     ids: Ids | RowNumbers  # of all items, which must be unique; row numbers are not sorted

@@ -93,11 +93,10 @@ def convert_rows_given(value: Given, name: str) -> Given:
     A list of numbers, of rows of numbers or of one-dimensional arrays is one array. For members, a
     list of arrays with one axis less than expected has one per member.
 
-    Example:
-        >>> convert_rows_given([[1, 2], [3, 4], [5, 6]], "features").shape
-        (3, 2)
-        >>> convert_rows_given([np.zeros((5, 3)), np.ones((5, 3))], "member_probabilities").shape
-        (5, 2, 3)
+    >>> convert_rows_given([[1, 2], [3, 4], [5, 6]], "features").shape
+    (3, 2)
+    >>> convert_rows_given([np.zeros((5, 3)), np.ones((5, 3))], "member_probabilities").shape
+    (5, 2, 3)
     """
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | memoryview):
         value = list(value)  # such as a column of a Hugging Face dataset

@@ -21,12 +21,11 @@ _REMEDY = "set the classes with labelwise change classes=..., or change(classes=
 class LabelEncoding:
     """Maps labels to class numbers or values, and back.
 
-    Example:
-        >>> encoding = LabelEncoding.from_labels(["dog", "owl", "cat"])
-        >>> encoding.encode(["owl", "cat"])
-        array([2, 0])
-        >>> encoding.decode(2)
-        'owl'
+    >>> encoding = LabelEncoding.from_labels(["dog", "owl", "cat"])
+    >>> encoding.encode(["owl", "cat"])
+    array([2, 0])
+    >>> encoding.decode(2)
+    'owl'
     """
 
     regression: bool = False  # whether labels are values; values are used as they are

@@ -31,9 +31,8 @@ DEVIATIONS = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
 def wilson_interval(hits: float, count: float) -> tuple[float, float]:
     """Wilson's interval of the proportion ``hits / count``.
 
-    Example:
-        >>> [round(end, 3) for end in wilson_interval(45, 50)]
-        [0.786, 0.957]
+    >>> [round(end, 3) for end in wilson_interval(45, 50)]
+    [0.786, 0.957]
     """
     z = DEVIATIONS
     share, spread = hits / count, z * z / count
@@ -49,9 +48,8 @@ def measure_predictions(
 
     The interval of a mean squared error is 1.96 standard errors to either side.
 
-    Example:
-        >>> measure_predictions([1.0, 3.0], [1.0, 2.0], regression=True)["mse"]
-        0.5
+    >>> measure_predictions([1.0, 3.0], [1.0, 2.0], regression=True)["mse"]
+    0.5
     """
     count = len(labels)
     if not regression:
@@ -68,9 +66,8 @@ def measure_predictions(
 def measure_baseline(labels: Sequence[Label], mean: float, mse: float) -> JsonObject:
     """``baseline``, the squared error of predicting ``mean`` for every item, and ``r2`` against it.
 
-    Example:
-        >>> measure_baseline([1.0, 3.0], 2.0, 0.25)
-        {'baseline': 1.0, 'r2': 0.75}
+    >>> measure_baseline([1.0, 3.0], 2.0, 0.25)
+    {'baseline': 1.0, 'r2': 0.75}
     """
     baseline = float(np.mean((np.array(labels, dtype=np.float64) - mean) ** 2))
     return {"baseline": baseline, "r2": 1 - mse / baseline} if baseline > 0 else {}
@@ -102,9 +99,8 @@ def measure_classes(counts: Ids) -> JsonObject:
     F1 is the harmonic mean of the shares found and of correct predictions of a class. Classes
     without labels do not count for the balanced accuracy, and for F1 only if they were predicted.
 
-    Example:
-        >>> measure_classes(np.array([[8, 0], [1, 1]]))["balanced_accuracy"]
-        0.75
+    >>> measure_classes(np.array([[8, 0], [1, 1]]))["balanced_accuracy"]
+    0.75
     """
     hits, labels, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     known, used = labels > 0, labels + predicted > 0
@@ -122,9 +118,8 @@ def measure_reliability(confidence: Any, correct: Any) -> list[tuple[float, floa
 
     The bins have equal widths from 0 to 1; empty ones are left out.
 
-    Example:
-        >>> measure_reliability([0.95, 0.95, 0.95, 0.55], [1, 1, 0, 1])[0]
-        (0.55, 1.0, 1)
+    >>> measure_reliability([0.95, 0.95, 0.95, 0.55], [1, 1, 0, 1])[0]
+    (0.55, 1.0, 1)
     """
     sure, right = np.asarray(confidence, np.float64), np.asarray(correct, np.float64)
     bins = np.minimum((sure * RELIABILITY_BINS).astype(np.intp), RELIABILITY_BINS - 1)
@@ -163,9 +158,8 @@ def measure_agreement(
 ) -> float:
     """Agreement of two models: share of equal classes, or share of explained variance.
 
-    Example:
-        >>> measure_agreement(["cat", "dog"], ["cat", "owl"])
-        0.5
+    >>> measure_agreement(["cat", "dog"], ["cat", "owl"])
+    0.5
     """
     if not regression:
         return float(np.mean([old == new for old, new in zip(before, after, strict=True)]))
@@ -214,10 +208,9 @@ def estimate_accuracy(correct: Any, confidence: Any, others: Any = ()) -> Accura
     Reference: A. Angelopoulos, J. Duchi, T. Zrnic, "PPI++: Efficient Prediction-Powered Inference",
     2023, section 6, for :math:`\lambda`.
 
-    Example:
-        >>> found = estimate_accuracy([1, 1, 1, 0] * 10, [0.9, 0.8, 0.9, 0.5] * 10, [0.8] * 500)
-        >>> round(found.value, 3), found.labels, found.effective_labels > 40
-        (0.775, 40, True)
+    >>> found = estimate_accuracy([1, 1, 1, 0] * 10, [0.9, 0.8, 0.9, 0.5] * 10, [0.8] * 500)
+    >>> round(found.value, 3), found.labels, found.effective_labels > 40
+    (0.775, 40, True)
     """
     hits, sure, rest = (
         np.asarray(rows, dtype=np.float64) for rows in (correct, confidence, others)

@@ -44,21 +44,20 @@ class Round:
         encoding: of the labels that the model was trained on.
         columns: class numbers that the model was trained on, in order; empty for a regression.
 
-    Example:
-        >>> from sklearn.datasets import load_digits
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from labelwise.learners.sklearn_learner import SklearnLearner
-        >>> images, digits = load_digits(return_X_y=True)
-        >>> round = Round(Pool(images), SklearnLearner(lambda: LogisticRegression(max_iter=1000)))
-        >>> first = round.select_batch("random", 40, seed=1)  # no model is needed
-        >>> labels = {int(item): int(digits[item]) for item in first.ids}
-        >>> report = round.fit(labels, seed=1)
-        >>> history = round.make_history(labels=labels)
-        >>> options = adapt_options("margin", {}, history)
-        >>> len(round.select_batch("margin", 20, labelled=first.ids, options=options, seed=2))
-        20
-        >>> round.measure(labels)["accuracy"]
-        1.0
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from labelwise.learners.sklearn_learner import SklearnLearner
+    >>> images, digits = load_digits(return_X_y=True)
+    >>> round = Round(Pool(images), SklearnLearner(lambda: LogisticRegression(max_iter=1000)))
+    >>> first = round.select_batch("random", 40, seed=1)  # no model is needed
+    >>> labels = {int(item): int(digits[item]) for item in first.ids}
+    >>> report = round.fit(labels, seed=1)
+    >>> history = round.make_history(labels=labels)
+    >>> options = adapt_options("margin", {}, history)
+    >>> len(round.select_batch("margin", 20, labelled=first.ids, options=options, seed=2))
+    20
+    >>> round.measure(labels)["accuracy"]
+    1.0
     """
 
     def __init__(self, pool: Pool, learner: Learner) -> None:
@@ -320,9 +319,8 @@ def scale_weights(picks: Mapping[int, float]) -> dict[int, float]:
 
     Batches are drawn from pools of different sizes, so their weights are scaled one by one.
 
-    Example:
-        >>> scale_weights({7: 30.0, 2: 10.0})
-        {7: 1.5, 2: 0.5}
+    >>> scale_weights({7: 30.0, 2: 10.0})
+    {7: 1.5, 2: 0.5}
     """
     if not any(picks.values()):
         return {}

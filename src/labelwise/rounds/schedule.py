@@ -48,11 +48,10 @@ def advance(state: ScheduleState) -> Step | None:
 
     Cross-validation is for a process that would otherwise wait.
 
-    Example:
-        >>> advance(ScheduleState(left=100))
-        'ask'
-        >>> advance(ScheduleState(left=90, labels=9, open_items=1, batch_size=10, batch_open=1))
-        'train'
+    >>> advance(ScheduleState(left=100))
+    'ask'
+    >>> advance(ScheduleState(left=90, labels=9, open_items=1, batch_size=10, batch_open=1))
+    'train'
     """
     if state.training:
         return None

@@ -78,14 +78,13 @@ def simulate(
         progress: called as ``progress(stage, done, total)``.
         **plan: options of `make_plan`: ``batch``, ``rounds``, ``budget``, ...
 
-    Example:
-        >>> from sklearn.datasets import load_iris
-        >>> features, kinds = load_iris(return_X_y=True)
-        >>> found = simulate(features, kinds, strategies=["margin"], seeds=2, rounds=2)
-        >>> found.plan.batch, len(found.rounds)
-        (5, 8)
-        >>> [saving.strategy for saving in found.savings]
-        ['margin']
+    >>> from sklearn.datasets import load_iris
+    >>> features, kinds = load_iris(return_X_y=True)
+    >>> found = simulate(features, kinds, strategies=["margin"], seeds=2, rounds=2)
+    >>> found.plan.batch, len(found.rounds)
+    (5, 8)
+    >>> [saving.strategy for saving in found.savings]
+    ['margin']
     """
     data = check_own_data(inputs, targets, name=name, regression=regression)
     protocol = make_plan(data, strategies=strategies, encoder=encoder, **plan)
@@ -121,11 +120,10 @@ def make_plan(
         encoder: of images and texts.
         weights: how training uses a strategy's weights: ``"none"`` or ``"mean"``.
 
-    Example:
-        >>> data = check_own_data(np.random.default_rng(0).normal(size=(1000, 3)), [0, 1] * 500)
-        >>> plan = make_plan(data, budget=100)
-        >>> plan.batch, plan.rounds + 1, plan.test, plan.pool
-        (10, 10, 200, 800)
+    >>> data = check_own_data(np.random.default_rng(0).normal(size=(1000, 3)), [0, 1] * 500)
+    >>> plan = make_plan(data, budget=100)
+    >>> plan.batch, plan.rounds + 1, plan.test, plan.pool
+    (10, 10, 200, 800)
     """
     if not 0 < test_share < 1:
         raise BadInput(f"test_share must be above 0 and below 1; got {test_share:g}")

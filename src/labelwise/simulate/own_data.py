@@ -93,14 +93,13 @@ def read_own_data(
     a folder, whose folders are the classes if it is None. ``text`` columns are joined; ``columns``
     are the numeric ones to use, all if empty. None decides by the labels whether they are amounts.
 
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "plants.csv"
-        >>> rows = "".join(f"{n},{n % 7},{'rose' if n % 2 else 'oak'}\n" for n in range(40))
-        >>> _ = path.write_text("height,age,plant\n" + rows)
-        >>> data = read_own_data(path, labels="plant")
-        >>> data.kind, data.inputs.shape, data.classes
-        ('numbers', (40, 2), ('oak', 'rose'))
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "plants.csv"
+    >>> rows = "".join(f"{n},{n % 7},{'rose' if n % 2 else 'oak'}\n" for n in range(40))
+    >>> _ = path.write_text("height,age,plant\n" + rows)
+    >>> data = read_own_data(path, labels="plant")
+    >>> data.kind, data.inputs.shape, data.classes
+    ('numbers', (40, 2), ('oak', 'rose'))
     """
     path = Path(path)
     if path.is_dir():

@@ -80,11 +80,10 @@ _DOUBTS = {
 def format_share(saved: Estimate) -> str:
     """A saving with its interval.
 
-    Example:
-        >>> format_share(Estimate(0.38, 0.2, 0.5))
-        'saves 38 % (95 % interval 20 to 50 %)'
-        >>> format_share(Estimate(-0.1, -math.inf, 0.05))
-        'takes 10 % more (95 % interval of the saving: never there to 5 %)'
+    >>> format_share(Estimate(0.38, 0.2, 0.5))
+    'saves 38 % (95 % interval 20 to 50 %)'
+    >>> format_share(Estimate(-0.1, -math.inf, 0.05))
+    'takes 10 % more (95 % interval of the saving: never there to 5 %)'
     """
     if saved.value < 0:
         text, about = f"takes {-100 * saved.value:.0f} % more", "95 % interval of the saving:"
@@ -151,12 +150,11 @@ def _compute_saving(findings: ExperimentFindings, comparison: StrategyComparison
 def describe_default(found: Sequence[LabelSaving], default: str) -> str:
     """One sentence on the default strategy for anybody; empty if it was not run.
 
-    Example:
-        >>> sure = Estimate(0.55, 0.5, 0.6)
-        >>> needed = Estimate(90, 80, 100)
-        >>> entry = LabelSaving("d", needed, 200, sure, 0.7, 0.8, 200, "better", "accuracy")
-        >>> describe_default([entry], "d")
-        'The default (d) needs 90 labels to reach what random reaches with 200.'
+    >>> sure = Estimate(0.55, 0.5, 0.6)
+    >>> needed = Estimate(90, 80, 100)
+    >>> entry = LabelSaving("d", needed, 200, sure, 0.7, 0.8, 200, "better", "accuracy")
+    >>> describe_default([entry], "d")
+    'The default (d) needs 90 labels to reach what random reaches with 200.'
     """
     entry = next((own for own in found if own.strategy == default), None)
     if entry is None:

@@ -54,9 +54,8 @@ class PaperCurves:
 def paper_table(experiment: str, dataset: str, quantity: str) -> PaperTable | None:
     """The printed values for an experiment, or None.
 
-    Example:
-        >>> paper_table("sparse-table2-mnist", "mnist", "area").values["badge"]
-        PrintedValue(value=91.24, deviation=0.48)
+    >>> paper_table("sparse-table2-mnist", "mnist", "area").values["badge"]
+    PrintedValue(value=91.24, deviation=0.48)
     """
     if quantity not in QUANTITIES:
         raise BadInput(f"quantity must be one of {', '.join(QUANTITIES)}; got {quantity!r}")

@@ -21,9 +21,8 @@ _PERCENT_METRICS = ("accuracy", "f1", "auroc", "recall", "precision")
 class MetricUnit:
     """Formats a metric: proportions in %, their differences in points, others unchanged.
 
-    Example:
-        >>> MetricUnit("accuracy").format(0.9124), MetricUnit("mse").format(0.9124)
-        ('91.24', '0.9124')
+    >>> MetricUnit("accuracy").format(0.9124), MetricUnit("mse").format(0.9124)
+    ('91.24', '0.9124')
     """
 
     metric: str

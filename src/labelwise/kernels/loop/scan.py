@@ -25,13 +25,12 @@ must not read a number back to the host."""
 class Scan:
     """A step repeated ``length`` times per round.
 
-    Example:
-        >>> import numpy as np
-        >>> def doubled(constants, state):
-        ...     return (state[0] * constants[0],), (state[0],)
-        >>> state, out = Scan(doubled, 2)((np.array(2.0),), (np.array(1.0),), rounds=2)
-        >>> state[0].item(), out[0]
-        (16.0, array([1., 2., 4., 8.]))
+    >>> import numpy as np
+    >>> def doubled(constants, state):
+    ...     return (state[0] * constants[0],), (state[0],)
+    >>> state, out = Scan(doubled, 2)((np.array(2.0),), (np.array(1.0),), rounds=2)
+    >>> state[0].item(), out[0]
+    (16.0, array([1., 2., 4., 8.]))
     """
 
     def __init__(self, step: Step, length: int) -> None:

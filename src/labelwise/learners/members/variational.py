@@ -42,11 +42,10 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
     ``weight_spread`` and ``bias_spread`` are logarithms of their standard deviations relative to
     the prior's, so weight decay pulls them towards the prior.
 
-    Example:
-        >>> layer = VariationalLinear(nn.Linear(3, 2), start=1.0)
-        >>> mean, variance = layer.moments(torch.ones(1, 3))
-        >>> variance.tolist()  # three weights and a bias, each of variance 1
-        [[4.0, 4.0]]
+    >>> layer = VariationalLinear(nn.Linear(3, 2), start=1.0)
+    >>> mean, variance = layer.moments(torch.ones(1, 3))
+    >>> variance.tolist()  # three weights and a bias, each of variance 1
+    [[4.0, 4.0]]
     """
 
     def __init__(

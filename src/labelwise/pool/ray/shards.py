@@ -228,12 +228,11 @@ class RayActors:
     Attributes:
         generations: number of restarts of each actor.
 
-    Example:
-        >>> import labelwise
-        >>> features = np.array([[0.0], [1.0], [2.4], [3.0], [5.0]])  # on a line
-        >>> with RayActors(2) as actors:
-        ...     print(labelwise.select("k_center", 3, features=features, on=actors).ids)
-        [4 0 2]
+    >>> import labelwise
+    >>> features = np.array([[0.0], [1.0], [2.4], [3.0], [5.0]])  # on a line
+    >>> with RayActors(2) as actors:
+    ...     print(labelwise.select("k_center", 3, features=features, on=actors).ids)
+    [4 0 2]
     """
 
     dumps = staticmethod(_dumps)
@@ -559,10 +558,9 @@ def ray_processes(
 
     Each has one CPU and ``gpus``; there is one per CPU of the cluster if ``count`` is None.
 
-    Example:
-        >>> with ray_processes("ray", 1) as (process,):
-        ...     process.submit(pow, 2, 10).result()
-        1024
+    >>> with ray_processes("ray", 1) as (process,):
+    ...     process.submit(pow, 2, 10).result()
+    1024
     """
     with RayActors(count, on=on, gpus=gpus) as workers:
         processes = [RayProcess(workers, number) for number in range(len(workers))]

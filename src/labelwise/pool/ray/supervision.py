@@ -26,9 +26,8 @@ LISTEN_SECONDS = 5.0  # Timeout for a TCP connection
 def find_address(on: str) -> str:
     """Return the address of the cluster; empty if Ray is to be started on this machine.
 
-    Example:
-        >>> find_address("ray:node:6379"), find_address("ray://node:10001")
-        ('node:6379', 'ray://node:10001')
+    >>> find_address("ray:node:6379"), find_address("ray://node:10001")
+    ('node:6379', 'ray://node:10001')
     """
     if on != "ray" and not on.startswith("ray:"):
         raise BadInput(f"on must be ray, ray:HOST:PORT or ray://HOST:PORT; got {on!r}")

@@ -58,9 +58,8 @@ def import_pyarrow(action: str) -> tuple[Any, Any]:
 class KeyedPath(str):
     """A path or URL of Parquet files whose ids are in the column ``id_column``.
 
-    Example:
-        >>> KeyedPath("pool/*.parquet", "sku").id_column
-        'sku'
+    >>> KeyedPath("pool/*.parquet", "sku").id_column
+    'sku'
     """
 
     def __new__(cls, path: str, id_column: str = ID) -> "KeyedPath":

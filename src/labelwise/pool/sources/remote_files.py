@@ -38,9 +38,8 @@ SECRETS = "(?i)([?&][^=&]*(?:sig|token|key|secret|credential|password)[^=&]*=)[^
 def is_remote(value: Given) -> bool:
     """Whether a value is the URL of a file.
 
-    Example:
-        >>> is_remote("s3://bucket/features.npy"), is_remote("/data/features.npy")
-        (True, False)
+    >>> is_remote("s3://bucket/features.npy"), is_remote("/data/features.npy")
+    (True, False)
     """
     return isinstance(value, str) and "://" in value
 
@@ -137,11 +136,10 @@ def _list_paths(files: FileSystem, path: str) -> tuple[list[str], str | None]:
 def without_secret(url: str) -> str:
     """Remove credentials from a URL.
 
-    Example:
-        >>> without_secret("s3://key:secret@bucket/features.npy")
-        's3://bucket/features.npy'
-        >>> without_secret("https://host/features.npy?X-Amz-Signature=0a1b&part=2")
-        'https://host/features.npy?X-Amz-Signature=...&part=2'
+    >>> without_secret("s3://key:secret@bucket/features.npy")
+    's3://bucket/features.npy'
+    >>> without_secret("https://host/features.npy?X-Amz-Signature=0a1b&part=2")
+    'https://host/features.npy?X-Amz-Signature=...&part=2'
     """
     return re.sub(SECRETS, r"\1...", re.sub("//[^/]*@", "//", url))
 
