@@ -7,8 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from labelwise.benchmark.batched import TrainingTask, fit_together
-from labelwise.benchmark.last_layer import LastLayerLearner, solve_ridge
+from labelwise.benchmark.batched import LastLayerLearner, TrainingTask, fit_together, solve_ridge
 from labelwise.benchmark.networks import make_linear
 
 

@@ -11,6 +11,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelwise.arrays import Floats
 from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.learner import FitReport
 from labelwise.learners.members import Members
@@ -163,3 +168,54 @@ def _fit_group(tasks: list[TrainingTask], *, checked: bool) -> list[FitReport]:
         task.learner.finish(start, outcome, seconds=seconds)
         for task, start, outcome in zip(tasks, starts, outcomes, strict=True)
     ]
+
+
+class LastLayerLearner(BatchableLearner):
+    r"""A linear layer on features of a frozen network, whose `fit` is the least squares solution.
+
+    With features :math:`x_i`, values :math:`y_i` in :math:`k` columns, weights :math:`w_i` and the
+    option ``weight_decay`` :math:`\lambda` it solves what gradient descent converges to,
+
+    .. math:: \arg\min_{A, b} \; \frac{\sum_i w_i |A x_i + b - y_i|^2}{k \sum_i w_i}
+              + \frac{\lambda}{2} \left( |A|^2 + |b|^2 \right) ,
+
+    so that no learning rate has to suit the features of every network. They are not standardized:
+    rare features divided by their deviations would become very large.
+    """
+
+    @property
+    def alone(self) -> bool:
+        """An exact fit is never batched."""
+        return True
+
+    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+        """Solve the problem; the arguments are those of `TorchLearner.fit`."""
+        clock = DeviceClock(self.device)
+        start = self.prepare(inputs, targets, weights, seed=seed)
+        labelled = start.labelled
+        rows = _to_float64(labelled.items.batch(np.arange(len(labelled))))
+        values, shares = _to_float64(labelled.targets), _to_float64(labelled.weights)
+        solution = solve_ridge(rows, values, shares, self.settings.weight_decay)
+        loss = shares @ np.square(rows @ solution[:-1] + solution[-1] - values).mean(axis=1)
+        layer = start.module[0]  # type: ignore[index]
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(solution[:-1].T))
+            layer.bias.copy_(torch.from_numpy(solution[-1]))
+        outcome = TrainingOutcome(float(loss) / len(labelled), 1, converged=True)
+        return self.finish(start, outcome, seconds=clock.lap())
+
+
+def solve_ridge(features: Floats, values: Floats, weights: Floats, decay: float) -> Floats:
+    """Weighted least squares with weight decay: ``(d + 1, k)``, intercepts last, of least norm."""
+    rows = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    roots = np.sqrt(weights / weights.sum())[:, None]
+    penalty = np.sqrt(decay * values.shape[1] / 2) * np.eye(rows.shape[1])
+    left = np.concatenate([roots * rows, penalty])
+    right = np.concatenate([roots * values, np.zeros((rows.shape[1], values.shape[1]))])
+    solution: Floats = np.linalg.lstsq(left, right)[0]
+    return solution
+
+
+def _to_float64(values: Tensor) -> Floats:
+    """A NumPy array in float64."""
+    return values.double().cpu().numpy()

@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, to_numpy
-from labelwise.benchmark.batched import BatchableLearner, TrainingTask
+from labelwise.benchmark.batched import BatchableLearner, LastLayerLearner, TrainingTask
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
-from labelwise.benchmark.last_layer import LastLayerLearner
 from labelwise.benchmark.networks import AUGMENTATIONS, VARIANTS, make_linear, make_network
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.splits import DataSplit, move_split

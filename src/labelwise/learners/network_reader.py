@@ -13,11 +13,12 @@ from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import check_names
 from labelwise.learners.gradients import (
+    Projections,
     gradient_norms,
     gradient_norms_and_products,
+    sketch_gradients,
     summed_gradient,
 )
-from labelwise.learners.gradients.sketch import Projections, sketch_gradients
 from labelwise.learners.inputs import (
     Batch,
     Collate,

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from labelwise.errors import BadInput  # noqa: E402
-from labelwise.learners.gradients.sketch import sketch_gradients  # noqa: E402
+from labelwise.learners.gradients import sketch_gradients  # noqa: E402
 
 SIZE = 16
 
