@@ -8,8 +8,8 @@ from labelwise.campaign import export
 from labelwise.campaign.folder.missing_items import (
     MISSING_REASON,
     SYSTEM_ANNOTATOR,
-    closed_items,
     find_missing,
+    list_closed_items,
 )
 from labelwise.campaign.project import Project
 from labelwise.record.events import Asked, Resolved
@@ -50,7 +50,7 @@ def test_a_picture_that_is_gone_with_one_of_two_labels_keeps_it_and_closes_its_b
     ledger = record.ledger()
     assert not ledger.open_batches and ledger.labels == dict.fromkeys(range(6), "owl")
     assert record.lend("bob", 5) == []
-    assert closed_items(ledger) == [5]
+    assert list_closed_items(ledger) == [5]
     assert pictures.close_missing() == []
 
 
@@ -79,7 +79,7 @@ def test_what_comes_back_waits_for_the_labels_that_it_still_wants(pictures):
     grown = pictures.refresh()
     assert (grown.missing, set(grown.returned), grown.new) == ((), {2, 3}, 0)
     ledger = record.ledger()
-    assert list(ledger.waiting) == [0, 1, 2, 3, 4, 5] and closed_items(ledger) == []
+    assert list(ledger.waiting) == [0, 1, 2, 3, 4, 5] and list_closed_items(ledger) == []
     record.tell({2: "wren"}, by="bob")
     assert [entry.id for entry in record.ledger().disagreements()] == [2]
 

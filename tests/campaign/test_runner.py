@@ -8,7 +8,12 @@ import time
 from dataclasses import replace
 
 from labelwise.campaign.labels import explain_missing_classes
-from labelwise.campaign.runner import count_left, is_training_lost, read_schedule, sign_process
+from labelwise.campaign.runner import (
+    count_items_to_ask,
+    is_training_lost,
+    read_schedule,
+    sign_process,
+)
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Asked, Started, Told, Trained, Training, TrainingFailed
 from labelwise.record.ledger import replay
@@ -71,15 +76,15 @@ def test_labels_of_one_class_cannot_train_a_classifier():
 
 def test_the_pool_and_the_budget_bound_what_is_asked():
     asked = [batch(1, range(10)), *told(range(8))]
-    assert count_left(standing(*asked, items=15), SETTINGS) == 5
+    assert count_items_to_ask(standing(*asked, items=15), SETTINGS) == 5
     budget = Settings(batch=10, classes=("a", "b"), budget_labels=14)
-    assert count_left(standing(*asked, settings=budget), budget) == 4
+    assert count_items_to_ask(standing(*asked, settings=budget), budget) == 4
     spent = Settings(batch=10, classes=("a", "b"), budget_labels=8)
-    assert count_left(standing(*asked, settings=spent), spent) == 0
+    assert count_items_to_ask(standing(*asked, settings=spent), spent) == 0
     money = Settings(batch=10, classes=("a", "b"), price=1.0, budget_money=8.0)
-    assert count_left(standing(*asked, settings=money), money) == 0
+    assert count_items_to_ask(standing(*asked, settings=money), money) == 0
     double = Settings(batch=10, classes=("a", "b"), overlap=2, budget_labels=40)
-    assert count_left(standing(*asked, settings=double), double) <= 10
+    assert count_items_to_ask(standing(*asked, settings=double), double) <= 10
 
 
 def test_a_training_is_lost_where_its_process_number_is_that_of_a_younger_one():

@@ -202,10 +202,10 @@ def _select_items(
         seed=request.seed,
         progress=progress,
     )
-    return _interleave(picks, holdout), holdout
+    return _interleave_holdout(picks, holdout), holdout
 
 
-def _interleave(picked: Selection, holdout: Ids) -> Selection:
+def _interleave_holdout(picked: Selection, holdout: Ids) -> Selection:
     """Spread the holdout evenly among the picks, with weight and score 0."""
     if not len(holdout):
         return picked
@@ -214,7 +214,7 @@ def _interleave(picked: Selection, holdout: Ids) -> Selection:
     mask = np.zeros(total, dtype=bool)
     mask[places] = True
 
-    def merge(values: Array | None, others: Array | float) -> Any:
+    def merge_columns(values: Array | None, others: Array | float) -> Any:
         if values is None:
             return None
         result = np.zeros(total, dtype=np.asarray(values).dtype)
@@ -222,10 +222,10 @@ def _interleave(picked: Selection, holdout: Ids) -> Selection:
         return result
 
     return Selection(
-        merge(picked.ids, holdout),
-        merge(picked.weights, 0.0),
-        merge(picked.counts, 0),
-        merge(picked.scores, 0.0),
+        merge_columns(picked.ids, holdout),
+        merge_columns(picked.weights, 0.0),
+        merge_columns(picked.counts, 0),
+        merge_columns(picked.scores, 0.0),
         picked.info,
     )
 

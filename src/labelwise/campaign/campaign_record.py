@@ -133,13 +133,13 @@ class CampaignRecord(SharedRecord):
 
     def withdraw(self, ids: ItemIds, *, by: str = "", expected: int | None = None) -> None:
         """Withdraw this annotator's labels or skips of some items."""
-        self._act(by, expected, partial(operations.withdrawal_events, ids=ids))
+        self._commit_events(by, expected, partial(operations.withdrawal_events, ids=ids))
 
     def skip(
         self, ids: ItemIds, *, reason: str = "", by: str = "", expected: int | None = None
     ) -> None:
         """Mark items as not to be labelled, with a reason."""
-        self._act(by, expected, partial(operations.skip_events, ids=ids, reason=reason))
+        self._commit_events(by, expected, partial(operations.skip_events, ids=ids, reason=reason))
 
     def resolve(
         self, labels: Mapping[Any, Label], *, by: str = "", expected: int | None = None
@@ -150,9 +150,9 @@ class CampaignRecord(SharedRecord):
             settings = self.settings_of(ledger)
             return operations.resolution_events(ledger, settings, labels, by=by, now=now)
 
-        self._act(by, expected, make_events)
+        self._commit_events(by, expected, make_events)
 
-    def _act(
+    def _commit_events(
         self, by: str, expected: int | None, make_events: Callable[..., Sequence[Event]]
     ) -> None:
         """Commit the events ``make_events(ledger, by=by, now=now)`` of an annotator."""
@@ -174,15 +174,15 @@ class CampaignRecord(SharedRecord):
 
     def give_back(self, by: str, ids: ItemIds | None = None) -> None:
         """Return this annotator's leases: some items, or all."""
-        self._act(by, None, partial(operations.return_events, ids=ids))
+        self._commit_events(by, None, partial(operations.return_events, ids=ids))
 
     def remove_annotator(self, name: str, *, by: str = "") -> None:
         """Keep an annotator out: their leases are returned, and their labels stay."""
-        self._act(by, None, partial(operations.removal_events, name=name))
+        self._commit_events(by, None, partial(operations.removal_events, name=name))
 
     def admit_annotator(self, name: str, *, by: str = "") -> None:
         """Let a removed annotator label again."""
-        self._act(by, None, partial(operations.admission_events, name=name))
+        self._commit_events(by, None, partial(operations.admission_events, name=name))
 
     def undo(self, by: str) -> int | None:
         """Withdraw this annotator's last label or skip, and lease them the item again.

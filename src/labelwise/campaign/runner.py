@@ -87,7 +87,7 @@ class CampaignRunner:
             campaign = self.open_campaign()
             left, open_items, roll = self.record.look(
                 lambda ledger: (
-                    count_left(ledger, campaign.settings_of(ledger)),
+                    count_items_to_ask(ledger, campaign.settings_of(ledger)),
                     len(ledger.waiting),
                     bool(count_rolling(ledger, campaign.settings_of(ledger))),
                 )
@@ -153,7 +153,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
     last = ledger.batches[-1] if ledger.batches else None
     trained = ledger.trainings[-1] if ledger.trainings else None
     return ScheduleState(
-        left=count_left(ledger, settings),
+        left=count_items_to_ask(ledger, settings),
         labels=len(ledger.labels),
         open_items=len(ledger.waiting),
         batch_size=None if last is None else last.size,
@@ -183,7 +183,7 @@ def count_rolling(ledger: Ledger, settings: Settings) -> int:
     return len(list_rolling(ledger, settings, time.time()))
 
 
-def count_left(ledger: Ledger, settings: Settings) -> int:
+def count_items_to_ask(ledger: Ledger, settings: Settings) -> int:
     """Number of items that may still be asked for, by the pool and the budget."""
     if settings.budget_money is not None or settings.budget_hours is not None:
         share = campaign_cost(ledger, settings).share

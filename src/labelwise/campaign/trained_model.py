@@ -107,7 +107,7 @@ class TrainedModel:
     @property
     def classes(self) -> tuple[Label, ...]:
         """The classes in the order of the columns of `predict_proba`; empty for a regression."""
-        return self.evaluate(_make_example(self.home, self.description)).classes
+        return self.evaluate(_make_blank_input(self.home, self.description)).classes
 
     def evaluate(self, rows: Any) -> ItemPredictions:
         """Predictions for ``(n, ...)`` inputs of the model."""
@@ -223,7 +223,7 @@ def load_model(path: str | Path, *, representation: str | None = None) -> Traine
     return open_campaign_model(Project.open(folder), representation)
 
 
-def _make_example(home: Path, description: CampaignDescription) -> NDArray[Any]:
+def _make_blank_input(home: Path, description: CampaignDescription) -> NDArray[Any]:
     """A blank row of the inputs of a model, ``(1, ...)``."""
     if description.shape and not description.encoders:
         return np.zeros((1, *description.shape), dtype=np.uint8)
@@ -241,7 +241,7 @@ def _read_saved_model(folder: Path) -> TrainedModel:
     regression = bool(facts.get("regression"))
     encoding = LabelEncoding(regression, None if names is None else tuple(names))
     description = CampaignDescription.read(folder)
-    example, classes = _make_example(folder, description), None if names is None else len(names)
+    example, classes = _make_blank_input(folder, description), None if names is None else len(names)
     learner = make_campaign_learner(folder, description, example, classes, regression)
     if not hasattr(learner, "load"):
         raise BadInput(f"{type(learner).__name__} cannot be loaded; take another model")

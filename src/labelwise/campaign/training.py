@@ -186,7 +186,7 @@ class CampaignModel(Round):
         }
         after = None if before is None else self.predict(compared)
         if before is not None and after is not None:
-            metrics |= _compare(before, after, regression)
+            metrics |= _compare_predictions(before, after, regression)
         return seconds, metrics | self._measure_spectrum(plan)
 
     def _measure_model(self, plan: TrainingPlan) -> JsonObject:
@@ -375,7 +375,7 @@ def sample_pool(pool: Pool, seed: int, most: int) -> Ids:
     return pool.ids[largest(noise, min(most, len(noise)), pool.ids)]
 
 
-def _compare(before: Predictions, after: Predictions, regression: bool) -> JsonObject:
+def _compare_predictions(before: Predictions, after: Predictions, regression: bool) -> JsonObject:
     agreement = measure_agreement(before.labels, after.labels, regression=regression)
     if regression:
         return {"agreement": agreement}

@@ -135,10 +135,10 @@ def _open_batch(
 def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
     """Return the size of a batch that the budget still pays for; None for the usual size."""
     from labelwise.campaign.costs import campaign_cost
-    from labelwise.campaign.runner import count_left
+    from labelwise.campaign.runner import count_items_to_ask
 
     usual = min(settings.batch, ledger.items - len(ledger.asked_ids))
-    left = count_left(ledger, settings)
+    left = count_items_to_ask(ledger, settings)
     if left >= usual:
         return None
     if left == 0:

@@ -87,7 +87,7 @@ def parse_integer(text: str) -> int:
         >>> parse_integer("1000")
         1000
     """
-    return _parse(int, text, "a whole number such as 1000")
+    return _parse_option_value(int, text, "a whole number such as 1000")
 
 
 def parse_number(text: str) -> float:
@@ -97,10 +97,10 @@ def parse_number(text: str) -> float:
         >>> parse_number("0.5")
         0.5
     """
-    return _parse(float, text, "a number such as 0.5")
+    return _parse_option_value(float, text, "a number such as 0.5")
 
 
-def _parse(kind: Callable[[str], N], text: str, wanted: str) -> N:
+def _parse_option_value(kind: Callable[[str], N], text: str, wanted: str) -> N:
     try:
         return kind(text)
     except ValueError:

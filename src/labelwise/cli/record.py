@@ -258,7 +258,7 @@ def show_history(
     events = project.storage().read(project.name)
     if item is not None:
         number = project.items.find(item)
-        events = [event for event in events if _concerns(event, number)]
+        events = [event for event in events if _concerns_item(event, number)]
         if not events and number not in project.items:
             raise UnknownName(f"the campaign has no item {item}; check the id")
         if not events and not as_json:
@@ -276,6 +276,6 @@ def show_history(
         print(line)
 
 
-def _concerns(event: "Event", item: int) -> bool:
+def _concerns_item(event: "Event", item: int) -> bool:
     ids = (*getattr(event, "ids", ()), *getattr(event, "validation", ()))
     return getattr(event, "id", None) == item or item in ids

@@ -55,7 +55,7 @@ def _read_section(path: Path) -> Mapping[str, Any] | None:
 def _convert_group(group: Any, content: Mapping[str, Any], where: str) -> dict[str, Any]:
     found = {}
     for name, section in content.items():
-        command = _find(name, group.commands, where, "command")
+        command = _find_name(name, group.commands, where, "command")
         if not isinstance(section, Mapping):
             raise BadInput(f"{where}: {name} is a command; write its options below [{name}]")
         convert = _convert_group if hasattr(command, "commands") else _convert_options
@@ -72,7 +72,7 @@ def _convert_options(command: Any, section: Mapping[str, Any], where: str) -> di
     }
     found = {}
     for name, value in section.items():
-        option = _find(name.replace("_", "-"), options, where, "option")
+        option = _find_name(name.replace("_", "-"), options, where, "option")
         if isinstance(value, list) != bool(option.multiple) or isinstance(value, Mapping):
             wanted = "a list" if option.multiple else "one value"
             raise BadInput(f"{where}: {name} takes {wanted}; got {value!r}")
@@ -89,7 +89,7 @@ def _to_text(value: Any) -> Any:
     return [str(entry) for entry in value] if isinstance(value, list) else str(value)
 
 
-def _find(name: str, known: Mapping[str, Any], where: str, what: str) -> Any:
+def _find_name(name: str, known: Mapping[str, Any], where: str, what: str) -> Any:
     if name in known:
         return known[name]
     close = get_close_matches(name, known, n=1)

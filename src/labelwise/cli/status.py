@@ -186,7 +186,7 @@ def show_status(as_json: JsonOption = False, campaign: CampaignOption = None) ->
 
 
 def _format_work(ledger: "Ledger") -> Lines:
-    from labelwise.campaign.folder.missing_items import closed_items
+    from labelwise.campaign.folder.missing_items import list_closed_items
 
     lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
     for batch in ledger.open_batches:
@@ -197,7 +197,7 @@ def _format_work(ledger: "Ledger") -> Lines:
         lines.append((f"batch {len(ledger.batches)}", "complete"))
     if ledger.skipped:
         lines.append(("skipped", f"{len(ledger.skipped):,}"))
-    gone = len(closed_items(ledger))
+    gone = len(list_closed_items(ledger))
     if gone:
         lines.append(("missing", f"{format_count(gone, 'item')}: files or rows were removed"))
     return lines
@@ -295,7 +295,7 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
 def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, object]:
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
-    from labelwise.campaign.folder.missing_items import annotators, closed_items
+    from labelwise.campaign.folder.missing_items import annotators, list_closed_items
     from labelwise.campaign.stopping import advise_campaign
     from labelwise.record.agreement import agreement
 
@@ -308,7 +308,7 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         "items": ledger.items,
         "labelled": len(ledger.labels),
         "skipped": len(ledger.skipped),
-        "gone": len(closed_items(ledger)),
+        "gone": len(list_closed_items(ledger)),
         "waiting": len(ledger.waiting),
         "disputed": len(ledger.disagreements()),
         "batches": [

@@ -75,7 +75,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
     Images: the pooled output, or the first token, or the mean over the image. Texts: the mean of
     the tokens, scaled to length 1.
     """
-    torch, tools = _import("torch"), _import("transformers")
+    torch, tools = _import_library("torch"), _import_library("transformers")
     name, place = f"hf:{model}", _choose_device(torch, device)
     network = _load_network(name, tools, model).eval().to(place)
     checksum, on_gpu = _hash_parameters(network), place != "cpu"
@@ -112,7 +112,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
 
 def open_sentence_transformers(model: str, device: str) -> HubEncoder:
     """Open a model of texts by sentence-transformers."""
-    torch, tools = _import("torch"), _import("sentence_transformers")
+    torch, tools = _import_library("torch"), _import_library("sentence_transformers")
     name, place = f"st:{model}", _choose_device(torch, device)
     network = _load_first_local(
         name, model, lambda **local: tools.SentenceTransformer(model, device=place, **local)
@@ -127,9 +127,9 @@ def open_sentence_transformers(model: str, device: str) -> HubEncoder:
 
 def open_timm(model: str, device: str) -> HubEncoder:
     """Open a model of images by timm, without its classification layer."""
-    torch, tools = _import("torch"), _import("timm")
+    torch, tools = _import_library("torch"), _import_library("timm")
     name, place = f"timm:{model}", _choose_device(torch, device)
-    network = _load(name, lambda: tools.create_model(model, pretrained=True, num_classes=0))
+    network = _load_model(name, lambda: tools.create_model(model, pretrained=True, num_classes=0))
     network = network.eval().to(place)
     form = tools.data.resolve_model_data_config(network)
 
@@ -143,7 +143,7 @@ def open_timm(model: str, device: str) -> HubEncoder:
     return HubEncoder(name, "images", encode_images, checksum=checksum, side=side, on_gpu=on_gpu)
 
 
-def _import(library: str) -> Any:
+def _import_library(library: str) -> Any:
     try:
         return importlib.import_module(library)
     except ImportError as error:
@@ -153,7 +153,7 @@ def _import(library: str) -> Any:
         ) from error
 
 
-def _load(name: str, load: Callable[[], Any]) -> Any:
+def _load_model(name: str, load: Callable[[], Any]) -> Any:
     """Load a model; errors of the library become one line."""
     try:
         return load()
@@ -171,12 +171,12 @@ def _load_first_local(name: str, model: str, load: Callable[..., Any]) -> Any:
             return load(local_files_only=True)
         except Exception:  # each library has its own errors; what is wrong shows below
             _check_connection(name)
-    return _load(name, load)
+    return _load_model(name, load)
 
 
 def _check_connection(name: str) -> None:
     """Reject a download without a network at once."""
-    hub = _import("huggingface_hub")
+    hub = _import_library("huggingface_hub")
     reason = "HF_HUB_OFFLINE is set"
     if not hub.constants.HF_HUB_OFFLINE:
         try:
@@ -192,7 +192,7 @@ def _check_connection(name: str) -> None:
 
 def _load_network(name: str, tools: Any, model: str) -> Any:
     """A model without its task; a pooling layer that its file does not hold is left out."""
-    with _silence(tools.logging):  # what is missing is handled below
+    with _silence_logs(tools.logging):  # what is missing is handled below
         network, found = _load_first_local(
             name,
             model,
@@ -209,7 +209,7 @@ def _load_network(name: str, tools: Any, model: str) -> Any:
 
 
 @contextlib.contextmanager
-def _silence(logging: Any) -> Iterator[None]:
+def _silence_logs(logging: Any) -> Iterator[None]:
     """No reports and progress bars of transformers."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -232,7 +232,7 @@ def _choose_device(torch: Any, device: str) -> str:
 
 def _hash_parameters(network: Any) -> str:
     """SHA-256 of the parameters and their names."""
-    torch, total = _import("torch"), hashlib.sha256()
+    torch, total = _import_library("torch"), hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         flat = value.detach().cpu().contiguous().reshape(-1)

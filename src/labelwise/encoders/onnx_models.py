@@ -95,11 +95,11 @@ class OnnxImageEncoder:
     def encode_batch(self, images: NDArray[np.uint8]) -> Features:
         """Encode ``(b, 3, side, side)`` uint8 images to ``(b, d)``."""
         count, step = len(images), self._fixed or len(images)
-        parts = [self._run(images[first : first + step]) for first in range(0, count, step)]
+        parts = [self._run_model(images[first : first + step]) for first in range(0, count, step)]
         found = np.concatenate(parts)[:count]
         return check_features(self.name, found, count, self.dimension or None)
 
-    def _run(self, images: NDArray[Any]) -> NDArray[Any]:
+    def _run_model(self, images: NDArray[Any]) -> NDArray[Any]:
         if self._fixed is not None and len(images) < self._fixed:
             blank = np.zeros((self._fixed - len(images), *images.shape[1:]), images.dtype)
             images = np.concatenate([images, blank])
@@ -149,10 +149,10 @@ class OnnxTextEncoder:
 
     def encode_batch(self, texts: list[str]) -> Features:
         """Encode b texts to ``(b, d)``."""
-        found = np.stack([self._run(text) for text in texts])
+        found = np.stack([self._run_model(text) for text in texts])
         return check_features(self.name, found, len(texts), self.dimension or None)
 
-    def _run(self, text: str) -> NDArray[Any]:
+    def _run_model(self, text: str) -> NDArray[Any]:
         ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         given["token_type_ids"] = np.zeros_like(ids)

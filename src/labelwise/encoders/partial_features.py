@@ -72,7 +72,7 @@ class PartialFeatures:
     ) -> None:
         """Save what is finished, also after an error or an interruption."""
         try:
-            self._save()
+            self._save_rows()
         finally:
             self._rows.close()
             self._keys.close()
@@ -110,11 +110,11 @@ class PartialFeatures:
         report(done)
         wanted = [items[place] for place in missing]
         for batch in encode_batches(self._encoder, wanted, batch_size=batch_size):
-            self._append([keys[missing[place]] for place in batch.places], batch.features)
+            self._append_rows([keys[missing[place]] for place in batch.places], batch.features)
             broken |= {missing[place]: reason for place, reason in batch.broken.items()}
             done += len(batch.places) + len(batch.broken)
             report(done)
-        self._save()
+        self._save_rows()
         log.info("%s: %d items encoded", self._encoder.name, len(missing))
         reasons = {keys[place]: reason for place, reason in broken.items()}
         return {place: reasons[key] for place, key in enumerate(keys) if key in reasons}
@@ -132,15 +132,15 @@ class PartialFeatures:
         """Remove the folder; call it after the ``with`` statement."""
         shutil.rmtree(self.folder)
 
-    def _append(self, keys: list[bytes], rows: Features) -> None:
+    def _append_rows(self, keys: list[bytes], rows: Features) -> None:
         for key in keys:
             self._places[key] = self._count
             self._count += 1
         self._unsaved.append((b"".join(keys), np.ascontiguousarray(rows).tobytes()))
         if time.monotonic() - self._saved_at > SAVE_SECONDS:
-            self._save()
+            self._save_rows()
 
-    def _save(self) -> None:
+    def _save_rows(self) -> None:
         for file, part in ((self._rows, 1), (self._keys, 0)):
             file.seek(0, io.SEEK_END)
             file.writelines(entry[part] for entry in self._unsaved)

@@ -61,7 +61,7 @@ def make_map(rows: NDArray[np.generic], *, table: bool = False) -> PoolMap:
     shrunk = np.concatenate(
         [prepare(rows[first : first + BLOCK]) @ components for first in range(0, n, BLOCK)]
     )
-    flat = _embed(shrunk[landmarks])
+    flat = _embed_landmarks(shrunk[landmarks])
     places, nearest = np.empty((n, 2), np.float32), np.empty((n, 2), np.int64)
     for first in range(0, n, BLOCK):
         part = slice(first, first + BLOCK)
@@ -109,7 +109,7 @@ def _find_components(rows: Vectors) -> Vectors:
     return np.asarray(found.T, dtype=np.float32)
 
 
-def _embed(rows: Vectors) -> Vectors:
+def _embed_landmarks(rows: Vectors) -> Vectors:
     """Places of landmarks: t-SNE, or the first components of fewer than ten rows."""
     if len(rows) < 10:
         return np.hstack([rows, np.zeros((len(rows), 2), np.float32)])[:, :2]

@@ -118,12 +118,12 @@ class LabelStudioClient:
                 found = self._send_with_token(method, address, content, timeout)
             except ErrorResponse as error:
                 if error.status not in _RETRIED or pause is None:
-                    raise self._explain(error) from None
+                    raise self._explain_response(error) from None
             except LabelStudioFailed:
                 if pause is None:
                     raise
             else:
-                return self._parse(found)
+                return self._parse_response(found)
             finally:
                 self.seconds += time.monotonic() - began
             time.sleep(pause)
@@ -220,22 +220,22 @@ class LabelStudioClient:
         parts = urlsplit(address)
         if parts.scheme in _CLOUD_SCHEMES and task is not None:
             code = base64.urlsafe_b64encode(address.encode()).decode()
-            return self._download(f"{self.url}/tasks/{task}/resolve/?fileuri={code}", limit)
+            return self._download_address(f"{self.url}/tasks/{task}/resolve/?fileuri={code}", limit)
         if parts.scheme in ("http", "https") and parts.hostname:
-            return self._download(address, limit)
+            return self._download_address(address, limit)
         if not parts.scheme and not parts.netloc and address.startswith("/"):
             prefix = urlsplit(self.url).path  # a server below a path may repeat it in addresses
-            return self._download(self.url + (address.removeprefix(prefix) or "/"), limit)
+            return self._download_address(self.url + (address.removeprefix(prefix) or "/"), limit)
         raise BadInput(
             f"cannot fetch {shorten(address)!r}; give an upload, a URL or a data: address"
         )
 
-    def _download(self, address: str, limit: int) -> bytes:
+    def _download_address(self, address: str, limit: int) -> bytes:
         """Download a file; redirects are followed, without the token to other servers."""
         target = address
         for _ in range(MAX_REDIRECTS + 1):
             own = urlsplit(target)[:2] == self._origin
-            send = self._send_with_token if own else _send
+            send = self._send_with_token if own else _send_request
             try:
                 body = send("GET", target, None, TIMEOUT, limit=limit)
             except ErrorResponse as error:
@@ -263,29 +263,31 @@ class LabelStudioClient:
         limit: int | None = None,
     ) -> bytes:
         try:
-            return _send(method, address, content, timeout, self._authorize(), limit)
+            return _send_request(
+                method, address, content, timeout, self._make_authorization(), limit
+            )
         except ErrorResponse as error:
             if error.status != 401 or self._access_token is None:
                 raise
         self._access_token = None  # it has expired
-        return _send(method, address, content, timeout, self._authorize(), limit)
+        return _send_request(method, address, content, timeout, self._make_authorization(), limit)
 
-    def _authorize(self) -> dict[str, str]:
+    def _make_authorization(self) -> dict[str, str]:
         """Make the authorization header; a personal access token is exchanged first."""
         if self._token.count(".") != 2:
             return {"Authorization": f"Token {self._token}"}
         if self._access_token is None:
             content = json.dumps({"refresh": self._token}).encode()
             try:
-                body = _send("POST", self.url + "/api/token/refresh/", content, TIMEOUT)
-                self._access_token = str(self._parse(body)["access"])
+                body = _send_request("POST", self.url + "/api/token/refresh/", content, TIMEOUT)
+                self._access_token = str(self._parse_response(body)["access"])
             except ErrorResponse as error:
-                raise self._explain(error) from None
+                raise self._explain_response(error) from None
             except (KeyError, TypeError):
                 raise self._make_unknown_server_error() from None
         return {"Authorization": f"Bearer {self._access_token}"}
 
-    def _parse(self, body: bytes) -> Any:
+    def _parse_response(self, body: bytes) -> Any:
         try:
             return json.loads(body) if body else None
         except ValueError:
@@ -301,7 +303,7 @@ class LabelStudioClient:
             f"{self.url} answers, but not as Label Studio does; check the address"
         )
 
-    def _explain(self, error: ErrorResponse) -> LabelwiseError:
+    def _explain_response(self, error: ErrorResponse) -> LabelwiseError:
         """Make the error that names the cause of an error status."""
         if error.status in (401, 403):
             return LabelStudioFailed(
@@ -319,7 +321,7 @@ class LabelStudioClient:
         return LabelStudioFailed(f"{self.url} answers {error.status}: {reason}")
 
 
-def _send(
+def _send_request(
     method: str,
     address: str,
     content: bytes | None,

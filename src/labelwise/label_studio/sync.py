@@ -127,7 +127,8 @@ class ProjectSync:
         progress: Progress | None = None,
     ) -> None:
         self._client, self._number = client, number
-        self.home = make_campaign_path(home or Path(f"label-studio-{number}"))
+        home = home or Path(f"label-studio-{number}")
+        self.home = home.with_name(home.name.removesuffix(SUFFIX) + SUFFIX)
         self._options, self._progress = options or SyncOptions(), progress
         self._runner: CampaignRunner | None = None
 
@@ -364,15 +365,6 @@ def count_annotators_per_task(server: JsonObject) -> int:
     """
     most, share = server.get("maximum_annotations"), server.get("overlap_cohort_percentage", 100)
     return int(most) if isinstance(most, int) and most > 1 and share == 100 else 1
-
-
-def make_campaign_path(home: Path) -> Path:
-    """Add the suffix of campaign folders if it is missing.
-
-    >>> str(make_campaign_path(Path("reviews")))
-    'reviews.labelwise'
-    """
-    return home if home.name.endswith(SUFFIX) else home.with_name(home.name + SUFFIX)
 
 
 def make_tasks_path(home: Path) -> Path:

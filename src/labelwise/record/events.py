@@ -259,7 +259,7 @@ def event_to_json(event: Event) -> JsonObject:
         value = getattr(event, name)
         expected, words = _FIELD_TYPES[name]
         if not is_valid_value(expected, value) or (expected == "json" and type(value) is not dict):
-            raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_shorten(value)}")
+            raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_shorten_repr(value)}")
         if value is not None or name not in _OMITTED:
             result[name] = value
     if isinstance(event, Asked):
@@ -298,7 +298,7 @@ def event_from_json(value: Mapping[str, Any], upgrades: Mapping[int, Upgrade] = 
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise StorageFailed(
-            f"the record holds an event of unknown kind {_shorten(name)}; "
+            f"the record holds an event of unknown kind {_shorten_repr(name)}; "
             "update labelwise to read it"
         )
     try:
@@ -322,9 +322,11 @@ def decode_event(text: str) -> Event:
     try:
         value = json.loads(text)
     except ValueError:
-        raise StorageFailed(f"the record holds a damaged event: {_shorten(text)}") from None
+        raise StorageFailed(f"the record holds a damaged event: {_shorten_repr(text)}") from None
     if type(value) is not dict or not text.isascii():  # only ASCII is written
-        raise StorageFailed(f"the record holds something other than an event: {_shorten(text)}")
+        raise StorageFailed(
+            f"the record holds something other than an event: {_shorten_repr(text)}"
+        )
     return event_from_json(value)
 
 
@@ -356,7 +358,7 @@ def _upgrade_format(entries: JsonObject, upgrades: Mapping[int, Upgrade]) -> Jso
     """Convert an event's JSON to the current format, one format at a time."""
     number = entries.get("format")
     if type(number) is not int:
-        text = _shorten(entries)
+        text = _shorten_repr(entries)
         raise StorageFailed(f"the record holds an event without a format number: {text}")
     if number > FORMAT:
         raise StorageFailed(
@@ -373,7 +375,7 @@ def _upgrade_format(entries: JsonObject, upgrades: Mapping[int, Upgrade]) -> Jso
     return entries
 
 
-def _shorten(value: object) -> str:
+def _shorten_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

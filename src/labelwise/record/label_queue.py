@@ -67,7 +67,7 @@ class LabelQueue(Collection[int]):
         self.discard(id)
         del self.positions[id]
 
-    def clear(self) -> None:
+    def clear_waiting(self) -> None:
         """Let no item wait."""
         self.flags, self._count = bytearray(len(self.flags)), 0
         self._first = len(self.flags)

@@ -474,7 +474,7 @@ class Ledger:
 
     def set_waiting(self, ids: Iterable[int]) -> None:
         """Let exactly these of the asked items wait."""
-        self.waiting.clear()
+        self.waiting.clear_waiting()
         for id in ids:
             self.waiting.add(id)
         ends = [*self._firsts[1:], len(self.waiting.flags)]

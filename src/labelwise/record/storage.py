@@ -107,7 +107,7 @@ class MemoryStorage(Storage):
         if not start:
             check_name(campaign)
         with self._lock:
-            record = self._lines(campaign)
+            record = self._read_lines(campaign)
             check_start(campaign, len(record), start)
             new = [] if start is None else decode_events(record[start:], campaign, start)
             lines = [encode_event(event) for event in decide(new)]
@@ -120,25 +120,25 @@ class MemoryStorage(Storage):
         """The events from number ``start`` on; none for an unknown campaign."""
         check_start(campaign, start, start)
         with self._lock:
-            lines = self._lines(campaign)[start:]
+            lines = self._read_lines(campaign)[start:]
         return decode_events(lines, campaign, start)
 
     def length(self, campaign: str) -> int:
         """The number of events of a record; 0 for an unknown campaign."""
         with self._lock:
-            return len(self._lines(campaign))
+            return len(self._read_lines(campaign))
 
     def campaigns(self) -> list[str]:
         """The names of all campaigns, sorted."""
         with self._lock:
-            self._lines("")
+            self._read_lines("")
             return sorted(self._records)
 
     def save_snapshot(self, campaign: str, number: int, body: bytes) -> None:
         """Store a snapshot of the first ``number`` events, unless there is a newer one."""
         check_name(campaign)
         with self._lock:
-            check_start(campaign, len(self._lines(campaign)), number)
+            check_start(campaign, len(self._read_lines(campaign)), number)
             kept = self._snapshots.get(campaign)
             if kept is None or kept[0] <= number:
                 self._snapshots[campaign] = (number, bytes(body))
@@ -146,14 +146,14 @@ class MemoryStorage(Storage):
     def load_snapshot(self, campaign: str) -> tuple[int, bytes] | None:
         """The newest snapshot and the number of events that it covers, or None."""
         with self._lock:
-            self._lines(campaign)
+            self._read_lines(campaign)
             return self._snapshots.get(campaign)
 
     def close(self) -> None:
         """Reject further use."""
         self._closed = True
 
-    def _lines(self, campaign: str) -> list[str]:
+    def _read_lines(self, campaign: str) -> list[str]:
         if self._closed:
             raise StorageFailed("the storage was closed; open it again")
         return self._records.get(campaign, [])

@@ -100,11 +100,11 @@ def list_strategies(settings: Settings) -> list[StrategyChoice]:
                 check_strategy(settings.replace_settings(strategy=name))
         except LabelwiseError:
             continue
-        found.append(StrategyChoice(name=name, says=_summarize(name)))
+        found.append(StrategyChoice(name=name, says=_summarize_strategy(name)))
     return found
 
 
-def _summarize(name: str) -> str:
+def _summarize_strategy(name: str) -> str:
     """The first sentence about a strategy, from the docstring of its module."""
     module = sys.modules.get(f"labelwise.strategies.{name}")
     first = ((module.__doc__ if module else "") or name).split("\n\n")[0]

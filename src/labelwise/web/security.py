@@ -240,19 +240,19 @@ class AccessPolicy:
     @cached_property
     def csrf_code(self) -> str:
         """The code that a request which changes something must carry."""
-        return self._sign(f"csrf:{self.token or ''}")
+        return self._sign_text(f"csrf:{self.token or ''}")
 
     @cached_property
     def pass_code(self) -> str:
         """The value of the cookie of a visitor who gave the token."""
-        return self._sign(f"pass:{self.token or ''}")
+        return self._sign_text(f"pass:{self.token or ''}")
 
     @cached_property
     def campaign_id(self) -> str:
         """Distinguishes campaigns of the same name; not a secret, and independent of the token."""
-        return self._sign("campaign")[:16]
+        return self._sign_text("campaign")[:16]
 
-    def _sign(self, text: str) -> str:
+    def _sign_text(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
 

@@ -19,7 +19,7 @@ from labelwise.campaign.evaluation import (
     read_quality,
 )
 from labelwise.campaign.explanations import explain_pick
-from labelwise.campaign.folder.missing_items import annotators, closed_items
+from labelwise.campaign.folder.missing_items import annotators, list_closed_items
 from labelwise.campaign.history import describe_event
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
@@ -144,7 +144,7 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
         items=ledger.items,
         labelled=len(ledger.labels),
         skipped=len(ledger.skipped),
-        gone=len(closed_items(ledger)),
+        gone=len(list_closed_items(ledger)),
         disagreements=len(ledger.disagreements()),
         batch=_show_batch(ledger),
         budget=_show_budget(ledger, settings),

@@ -81,9 +81,9 @@ class Worker:
             self._seen_length = length
             return False
         batch = self._record.look(lambda ledger: len(ledger.batches)) + 1
-        return self._run(step, labels, batch, done)
+        return self._run_step(step, labels, batch, done)
 
-    def _run(self, step: Step, labels: int, batch: int, done: int) -> bool:
+    def _run_step(self, step: Step, labels: int, batch: int, done: int) -> bool:
         training = step != "ask"
         self._stage = f"training on {labels:,} labels" if training else f"selecting batch {batch:,}"
         self._report(stage=self._stage)

@@ -312,7 +312,7 @@ class _Ingestion:
                 bad = read_images([files[path] for path in paths], block)
                 append(block[[files[path] not in bad for path in paths]])
                 broken |= {path: bad[files[path]] for path in paths if files[path] in bad}
-                self._report("reading images", first + len(paths), len(good))
+                self._report_progress("reading images", first + len(paths), len(good))
             self._reject_broken(broken, len(files))
         return broken
 
@@ -333,9 +333,9 @@ class _Ingestion:
         with _extend_rows(self.home / INPUTS, (width,), np.float32, self.before) as append:
             for part in _split_rows(np.empty((len(rows), width)), len(rows)):
                 append(embed(rows[part]))
-                self._report("embedding", part.stop, len(rows))
+                self._report_progress("embedding", part.stop, len(rows))
 
-    def _report(self, stage: str, done: int, total: int) -> None:
+    def _report_progress(self, stage: str, done: int, total: int) -> None:
         if self._progress is not None:
             self._progress(stage, done, total)
 

@@ -45,7 +45,7 @@ def close_items(ledger: Ledger, missing: Iterable[int], now: float) -> list[Even
     return events
 
 
-def closed_items(ledger: Ledger) -> list[int]:
+def list_closed_items(ledger: Ledger) -> list[int]:
     """The items that were closed because they are missing, skipped ones first."""
     mark = (SYSTEM_ANNOTATOR, MISSING_REASON)
     skipped = [item for item, skip in ledger.skipped.items() if (skip.by, skip.reason) == mark]
@@ -72,7 +72,7 @@ def update_missing(
 ) -> tuple[list[Event], tuple[int, ...]]:
     """Events that close missing items and reopen the others, and the ids of the reopened ones."""
     still = set(missing)
-    returned = [item for item in closed_items(ledger) if item not in still]
+    returned = [item for item in list_closed_items(ledger) if item not in still]
     reopening = [Withdrawn(now, item, SYSTEM_ANNOTATOR) for item in returned]
     return [*close_items(ledger, missing, now), *reopening], tuple(returned)
 
