@@ -39,6 +39,16 @@ class Frame:
         return self._array
 
 
+class WithArray:
+    """What a table of pyarrow has."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+
 def forms(folder: Path):
     np.save(folder / "rows.npy", ROWS)
     return {
@@ -53,6 +63,7 @@ def forms(folder: Path):
         "list of arrays": list(ROWS),
         "list of tensors": list(torch.from_numpy(ROWS)),
         "frame": Frame(ROWS),
+        "__array__": WithArray(ROWS),
         "nested lists": ROWS.astype(float).tolist(),
         "items again": as_items(ROWS),
     }

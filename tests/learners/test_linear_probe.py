@@ -132,6 +132,32 @@ def test_names_are_classes_and_labels_outside_are_refused():
         LinearProbe(classes=["a", "c"]).fit(rows, names)
 
 
+@pytest.mark.parametrize(
+    ("labels", "error"),
+    [
+        (["a", None, "b"], r"^item 1 has no label \(None\); leave it out$"),
+        ([0.0, 1.0, np.nan], r"^item 2 has no label \(nan\); leave it out$"),
+        (np.array(["a", 1, "b"], object), r"^labels are of several types \(int, str\); use one$"),
+    ],
+)
+def test_missing_and_mixed_labels_are_rejected(labels, error):
+    with pytest.raises(BadInput, match=error):
+        LinearProbe().fit(np.eye(3), labels)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_tables_and_columns_of_labels_give_the_model_of_arrays(package):
+    library = pytest.importorskip(package)
+    rows, targets = make_classes(5)
+    names = np.array(["owl", "wren", "hawk"])[targets]
+    expected = LinearProbe()
+    expected.fit(rows, names)
+    probe, table = LinearProbe(), library.DataFrame({f"c{j}": rows[:, j] for j in range(8)})
+    probe.fit(table, library.Series(names.tolist()), weights=library.Series([2.0] * len(rows)))
+    np.testing.assert_allclose(probe.predict_proba(table), expected.predict_proba(rows), atol=1e-9)
+    assert probe.predict(table).tolist() == expected.predict(rows).tolist()
+
+
 def test_regression_predicts_a_line_and_gives_leave_one_out_values():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(80, 3))

@@ -24,6 +24,16 @@ def test_arrays_are_taken_as_arrays():
     np.testing.assert_array_equal(Pool(np.eye(3), np.array([5, 6, 7])).take([7]), [[0, 0, 1]])
 
 
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_tables_are_taken_as_tables(package):
+    library = pytest.importorskip(package)
+    columns = {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}
+    table = library.table(columns) if package == "pyarrow" else library.DataFrame(columns)
+    found = Pool(table, np.array([5, 6, 7])).take([7, 5])
+    assert type(found) is type(table)
+    np.testing.assert_array_equal(np.asarray(found), [[3, 6], [1, 4]])
+
+
 def test_one_id_per_input():
     with pytest.raises(BadInput, match="pool has 3 ids but 2 inputs; give one id per item"):
         Pool(["a", "b"], np.arange(3))

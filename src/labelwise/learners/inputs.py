@@ -256,6 +256,8 @@ def as_items(inputs: Array, collate: Collate | None = None) -> Items:
         )
     if hasattr(inputs, "to_numpy"):
         return as_items(inputs.to_numpy())
+    if hasattr(inputs, "__array__"):
+        return as_items(np.asarray(inputs))
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], list | int | float):
         return as_items(_stack_lists(inputs))
     if isinstance(inputs, Mapping):

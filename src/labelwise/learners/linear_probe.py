@@ -26,6 +26,7 @@ Computation 1992, for the members.
 """
 
 import inspect
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -478,8 +479,15 @@ def encode_classes(
     given = np.asarray(targets)
     if given.shape != (count,) or not count:
         raise BadInput(f"give one class per item; got {count} items, targets {given.shape}")
+    for place, label in enumerate(given.tolist()):
+        if label is None or (isinstance(label, float) and math.isnan(label)):
+            raise BadInput(f"item {place} has no label ({label}); leave it out")
     if classes is None:
-        known = np.unique(given)
+        try:
+            known = np.unique(given)
+        except TypeError:
+            kinds = sorted({type(label).__name__ for label in given.tolist()})
+            raise BadInput(f"labels are of several types ({', '.join(kinds)}); use one") from None
     elif isinstance(classes, int | np.integer):
         largest = int(given.max()) if given.dtype.kind in "iu" else 0
         known = np.arange(max(int(classes), largest + 1))

@@ -171,9 +171,11 @@ class Pool:
 
 
 def take_items(inputs: Inputs, positions: NDArray[np.intp]) -> Inputs:
-    """The inputs at some positions, in the form that they have."""
+    """The items at some positions, in the form that the inputs have: array, table or list."""
     if is_array(inputs):
         return take(inputs, positions)
-    if hasattr(inputs, "iloc"):
+    if hasattr(inputs, "iloc"):  # pandas
         return inputs.iloc[positions]
+    if hasattr(inputs, "columns"):  # pyarrow and polars
+        return inputs.take(positions) if hasattr(inputs, "take") else inputs[positions]
     return [inputs[position] for position in positions.tolist()]
