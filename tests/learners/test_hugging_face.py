@@ -149,13 +149,11 @@ def test_moods_of_sentences_are_learnt(make):
 
 
 @pytest.mark.parametrize("make", IMAGE_MODELS.values(), ids=IMAGE_MODELS.keys())
-def test_digits_are_learnt_and_picked_from(make):
-    learner = trained(make, IMAGES[:300], DIGITS[:300], epochs=12, batch_size=32)
-    right = learner.predict(IMAGES[300:600]) == DIGITS[300:600]
-    assert right.mean() > 0.25  # 0.1 by chance, more than 0.4 here
-    rows = learner.represent(IMAGES[:600], ["features", "probabilities"])
-    picks = labelwise.select("badge", 10, **rows, labelled=np.arange(300), seed=0)
-    assert (picks.ids >= 300).all()
+def test_images_are_picked_from(make):
+    learner = trained(make, IMAGES[:40], DIGITS[:40])
+    rows = learner.represent(IMAGES[:200], ["features", "probabilities"])
+    picks = labelwise.select("badge", 10, **rows, labelled=np.arange(40), seed=0)
+    assert (picks.ids >= 40).all()
 
 
 @pytest.mark.parametrize("make", TEXT_MODELS.values(), ids=TEXT_MODELS.keys())

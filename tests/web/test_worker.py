@@ -272,9 +272,9 @@ def test_a_record_that_cannot_be_read_once_is_looked_at_again(make_rows, monkeyp
 
 
 @contextmanager
-def running_worker(project, patience=1.0):
+def running_worker(project):
     """The background process, and a function that hears what it says next."""
-    run = f"from labelwise.web import worker; worker.RETRY_DELAY = {patience}"
+    run = "from labelwise.web import worker; worker.RETRY_DELAY = worker.LOOK_INTERVAL = 0.2"
     command = [sys.executable, "-c", f"{run}; worker.main([{str(project.home)!r}])"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
