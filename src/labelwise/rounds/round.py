@@ -254,7 +254,7 @@ class Round:
         }
         if isinstance(holdout, Holdout):
             kept = [place for place, label in enumerate(holdout.labels) if label in by_label]
-            inputs = take_inputs(holdout.inputs, np.array(kept, dtype=np.intp))
+            inputs = take_items(holdout.inputs, np.array(kept, dtype=np.intp))
             labels = [holdout.labels[place] for place in kept]
         else:
             known = {item: label for item, label in holdout.items() if label in by_label}
