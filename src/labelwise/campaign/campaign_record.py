@@ -40,13 +40,7 @@ class CampaignRecord(SharedRecord):
     def __init__(
         self, name: str, storage: Storage, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """Set up without reading.
-
-        Args:
-            name: of the campaign.
-            storage: with its record.
-            clock: returns the seconds since the epoch.
-        """
+        """Set up without reading."""
         super().__init__(name, storage, clock)
         self._settings: tuple[JsonObject, Settings] | None = None
 
@@ -58,10 +52,8 @@ class CampaignRecord(SharedRecord):
     def start(self, items: int, *, by: str = "", **settings: Any) -> Settings:
         """Start the campaign, or check that an existing one has the same settings.
 
-        Args:
-            items: number of items in the pool; added items are recorded.
-            by: the annotator.
-            **settings: see `Settings`; for an existing campaign, only those to check.
+        ``items`` is the size of the pool, which may have grown. The ``settings`` are those of
+        `Settings`; for an existing campaign, only those to check.
         """
         wanted = Settings.from_dict(settings).check_text()
 

@@ -56,8 +56,7 @@ class CampaignCost:
 def summarize_times(seconds: Iterable[float | None]) -> LabelTimes:
     """Summarize labelling times robustly.
 
-    Args:
-        seconds: time of each label; None, NaN and infinity are ignored.
+    None, NaN and infinity are ignored.
 
     >>> found = summarize_times([2.0, 3.0, 4.0, None, 3600.0])
     >>> found.measured, found.typical, found.worked
@@ -95,11 +94,7 @@ def compute_cost(
 ) -> CampaignCost:
     """Compute the cost of labels.
 
-    Args:
-        labels: their number.
-        found: their times.
-        settings: of the campaign.
-        more: whether ``found`` covers only some of the labels, so that its mean counts for all.
+    With ``more``, the times cover only some of the labels, and their mean counts for all.
 
     >>> found = summarize_times([36.0] * 100)
     >>> cost = compute_cost(100, found, Settings(hourly=20.0, budget_hours=4.0))

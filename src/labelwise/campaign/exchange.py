@@ -37,12 +37,8 @@ def write_image_labels(
 ) -> None:
     """Write labels and open picks.
 
-    Args:
-        path: of the file.
-        form: one of `EXCHANGE_FORMATS`.
-        images: labelled ones and those that wait for a label.
-        classes: in order; labels that are not among them follow.
-        folder: of the images, whose sizes COCO and CVAT need.
+    Labels that are not among the classes follow them. COCO and CVAT need the sizes of the images in
+    ``folder``.
     """
     if path.suffix != EXCHANGE_FORMATS[form]:
         raise BadInput(f"a {form} file ends in {EXCHANGE_FORMATS[form]}; got {path.name!r}")

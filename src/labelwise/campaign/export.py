@@ -44,11 +44,7 @@ def label_rows(
 ) -> list[dict[str, Any]]:
     """One row per labelled item, by id.
 
-    Args:
-        ledger: the state of the campaign.
-        labels: by id, from `labelwise.campaign.CampaignRecord.labels`.
-        events: the whole record, for the times of votes.
-        describe: returns an item as text.
+    ``labels`` are those of `CampaignRecord.labels`; ``events``, the whole record, has the times.
 
     Returns:
         Rows with the keys of `COLUMNS`. ``weight`` is the number of pool items that the pick
@@ -110,14 +106,7 @@ def prediction_rows(
     labels: Mapping[int, Label],
     predictions: "ItemPredictions",
 ) -> list[JsonObject]:
-    """One row per item, with the keys of `prediction_columns`.
-
-    Args:
-        ids: of the items.
-        names: the items as texts.
-        labels: by id, given by people.
-        predictions: of the items.
-    """
+    """One row per item, with the keys of `prediction_columns`."""
     rows: list[JsonObject] = []
     half, chances = predictions.half_width, predictions.probabilities
     for place, (item, name) in enumerate(zip(ids, names, strict=True)):
@@ -139,10 +128,7 @@ def predicted_tasks(
 ) -> list[JsonObject]:
     """Label Studio tasks with the prediction of every item, and the label if there is one.
 
-    Args:
-        rows: from `prediction_rows`.
-        kind: ``images``, ``texts`` or ``numbers``; determines the key in ``data``.
-        regression: whether labels are numbers instead of choices.
+    The ``kind`` of the items determines the key in ``data``.
     """
     tasks = []
     for row in rows:
@@ -214,12 +200,7 @@ def label_studio_tasks(
 ) -> list[dict[str, Any]]:
     """Label Studio tasks with an annotation per vote; a skip is a cancelled annotation.
 
-    Args:
-        rows: from `label_rows`.
-        skipped: by id, from the ledger.
-        describe: returns an item as text.
-        kind: ``images``, ``texts`` or ``numbers``; determines the key in ``data``.
-        regression: whether labels are numbers instead of choices.
+    The ``kind`` of the items determines the key in ``data``.
     """
     tasks = []
     for row in rows:
@@ -282,11 +263,7 @@ def write_table(
 ) -> int:
     """Write rows as .csv, .jsonl or .parquet, atomically.
 
-    Args:
-        path: of the file.
-        columns: keys of the rows to write, in this order.
-        rows: by column.
-        spreadsheet: put an apostrophe before formulas; for .csv.
+    With ``spreadsheet``, an apostrophe is put before formulas of a .csv file.
 
     Returns:
         The number of cells of a .csv file that a spreadsheet would compute.

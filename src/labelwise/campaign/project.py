@@ -289,12 +289,7 @@ class Project:
         return CampaignRecord(self.name, self.storage())
 
     def campaign(self, *, progress: Progress | None = None, device: str = "auto") -> Campaign:
-        """The campaign with its model, which is made when something is trained.
-
-        Args:
-            progress: called as ``progress(stage, done, total)``.
-            device: for training: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        """
+        """The campaign with its model, which is made when something is trained."""
         settings, inputs = self.open_record().settings, self.inputs
 
         def make_learner() -> Learner:
@@ -341,9 +336,7 @@ class Project:
         Missing items keep their ids and labels and need no further label; items that return wait
         for labels again.
 
-        Args:
-            skip_broken: leave out unusable items instead of raising an error.
-            progress: called as ``progress(stage, done, total)``.
+        With ``skip_broken``, unusable items are left out instead of raising an error.
         """
         self.description, result = ingest_items(
             self.home, self.description, skip_broken=skip_broken, progress=progress
@@ -357,10 +350,6 @@ class Project:
     def add_upload(self, name: str, content: bytes) -> int:
         """Add a file with new items to the source; `refresh` then adds them to the campaign.
 
-        Args:
-            name: of the file: an image, or a table with the campaign's columns.
-            content: of the file.
-
         Returns:
             The number of items in it; 0 for an image that is there already.
         """
@@ -371,9 +360,6 @@ class Project:
         """Close waiting items whose image is missing; they would keep their batch open forever.
 
         An item keeps its label, if any, and waits again after a `refresh` that finds it.
-
-        Args:
-            record: of this campaign, if one that has read the record exists.
 
         Returns:
             The ids of the closed items.
@@ -465,14 +451,7 @@ def make_campaign_learner(
 ) -> Learner:
     """Make the learner of a campaign; one per representation, if there are several.
 
-    Args:
-        home: the campaign's folder, next to which a network may be defined.
-        description: of the campaign.
-        inputs: ``(n, ...)``; a row is enough to load a saved model.
-        classes: number of classes, if it is known.
-        regression: whether labels are values.
-        device: of a network.
-        progress: called as ``progress(stage, done, total)``.
+    One row of ``inputs`` ``(n, ...)`` is enough to load a saved model.
     """
     name, widths = description.module, description.widths
     module = None if name is None else load_builder(name, places=[home.absolute().parent])

@@ -35,10 +35,7 @@ class CampaignRunner:
     ) -> None:
         """Open the record; the model is opened when it is needed.
 
-        Args:
-            project: the campaign's folder.
-            progress: called as ``progress(stage, done, total)``.
-            train_first: whether to train on labels that exist before the first batch.
+        With ``train_first``, labels that exist before the first batch are trained on.
         """
         self.project = project  # replaced when its items change
         self.record = project.open_record()

@@ -135,10 +135,6 @@ class Settings:
 
         A class can be given as itself, as its text (``"3"`` for 3), or, if classes have names, as
         its index. A class whose name is a number takes precedence over that index.
-
-        Args:
-            given: the label.
-            item: its item, for the error message.
         """
         value = given.item() if isinstance(given, np.generic) else given
         where = "" if item is None else f" of item {item}"

@@ -326,12 +326,7 @@ def read_item_keys(
 
 
 def read_values(description: CampaignDescription, items: Any) -> tuple[list[str], Any]:
-    """Names and values of new items: paths of images, texts, or rows of numbers.
-
-    Args:
-        description: of the campaign whose model will read them.
-        items: see `TrainedModel.encode`.
-    """
+    """Names and values of new items: paths of images, texts, or rows of numbers."""
     if not isinstance(items, str | Path):
         values = items if hasattr(items, "ndim") else list(items)
         named = description.kind != "numbers" and not description.features

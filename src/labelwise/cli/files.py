@@ -36,9 +36,7 @@ _PARSERS: dict[Any, Callable[[str], Any]] = {
 def check_output_file(path: Path, *, make_folder: bool = False) -> None:
     """Refuse a file that cannot be written, before any work is done.
 
-    Args:
-        path: The file.
-        make_folder: Whether the command creates a missing folder.
+    With ``make_folder``, the command will create a missing folder.
     """
     if path.is_dir():
         raise BadInput(f"{path} is a folder; give the name of a file")
@@ -75,13 +73,7 @@ def collect_files(**files: Sequence[str] | None) -> dict[str, str | list[str]]:
 
 
 def check_inputs(out: Path | None, given: GivenFiles, *others: Path | None) -> None:
-    """Refuse missing files of a pool, needed or not, and an output that would overwrite an input.
-
-    Args:
-        out: The file to write, if any.
-        given: Files, folders and patterns by representation, as `collect_files` returns them.
-        *others: Further files that are read.
-    """
+    """Refuse missing files of a pool, and an output that would overwrite an input."""
     from labelwise.pool.sources.file_patterns import KINDS, find_row_files
 
     places = list(_find_local_files(given))

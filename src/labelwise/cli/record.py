@@ -175,17 +175,7 @@ def _report_items(
     as_json: bool,
     spreadsheet: bool,
 ) -> None:
-    """Write items that somebody has to decide to a file, or print them as JSON or lines.
-
-    Args:
-        rows: of the items; see `_describe_item`.
-        words: what to print next to each item.
-        noun: what they are.
-        columns: further columns of the rows.
-        out: the file, or None to print.
-        as_json: whether to print JSON.
-        spreadsheet: whether the file must be safe to open in a spreadsheet program.
-    """
+    """Write items that somebody has to decide to a file, or print them as JSON or lines."""
     from labelwise.campaign.export import write_table
 
     count = format_count(len(rows), noun)

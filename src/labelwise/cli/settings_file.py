@@ -26,12 +26,7 @@ FILE, PROJECT_FILE = "labelwise.toml", "pyproject.toml"
 
 
 def read_settings(group: Any, folder: Path) -> dict[str, Any]:
-    """Read the defaults of a group's commands, in the form of Click's ``default_map``.
-
-    Args:
-        group: the command group of Typer.
-        folder: where to start looking for the file.
-    """
+    """Read the defaults of a group's commands, in the form of Click's ``default_map``."""
     for place in (folder, *folder.parents):
         for path in (place / FILE, place / PROJECT_FILE):
             if path.is_file() and (content := _read_section(path)) is not None:

@@ -137,12 +137,6 @@ def _record_labels(
 ) -> Counter[str]:
     """Record labels and skips of any number of people in one step.
 
-    Args:
-        record: Access to the record.
-        lines: Labels that were read.
-        anything: Whether to accept items that were not asked for.
-        known: Items of the campaign.
-
     Returns:
         Number of ``new``, ``changed`` and ``known`` labels, and of ``skipped`` items.
     """

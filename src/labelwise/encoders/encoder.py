@@ -47,14 +47,7 @@ class Encoder(Protocol):
 
 
 def check_features(name: str, found: Any, count: int, dimension: int | None = None) -> Features:
-    """Reject what an encoder returned if it is not one finite row per item.
-
-    Args:
-        name: of the encoder, for messages.
-        found: returned by it.
-        count: number of items.
-        dimension: of its other rows, if known.
-    """
+    """Reject what an encoder returned if it is not one finite row per item."""
     try:
         rows = np.asarray(found, dtype=np.float32)
     except (TypeError, ValueError) as error:

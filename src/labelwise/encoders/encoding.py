@@ -100,11 +100,6 @@ def encode_batches(
     """Encode items in threads, each of which decodes a batch of images and runs the model on it.
 
     A few batches are in progress at a time, so memory does not grow with the number of items.
-
-    Args:
-        encoder: to use.
-        items: texts, paths of images, or images.
-        batch_size: the encoder's own if None.
     """
     size = encoder.batch_size if batch_size is None else batch_size
     if size < 1:

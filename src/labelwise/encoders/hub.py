@@ -42,16 +42,7 @@ class HubEncoder:
         side: int = 0,
         on_gpu: bool = False,
     ) -> None:
-        """Run the model once, to find the number of features.
-
-        Args:
-            name: the specification.
-            kind: of the items.
-            call: encodes ``(b, 3, side, side)`` uint8 images or a list of b texts.
-            checksum: of the parameters.
-            side: of the images.
-            on_gpu: whether it runs on a GPU.
-        """
+        """Run the model once, to find the number of features."""
         self.name, self.kind, self.checksum, self.side = name, kind, checksum, side
         self.batch_size, self.workers = (64 if on_gpu else 16), 2
         self._call, self.dimension = call, 0

@@ -31,11 +31,7 @@ def open_onnx(
 ) -> "OnnxImageEncoder | OnnxTextEncoder":
     """Open a model of images or, if it has an input ``input_ids``, of texts.
 
-    Args:
-        path: of the .onnx file.
-        name: of the encoder.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        tokenizer: of a model of texts; ``tokenizer.json`` next to the file if None.
+    The tokenizer of a model of texts is ``tokenizer.json`` next to the file if None.
     """
     session, on_gpu = _open_session(path, device)
     inputs = [entry.name for entry in session.get_inputs()]

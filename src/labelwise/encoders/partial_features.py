@@ -88,12 +88,6 @@ class PartialFeatures:
     ) -> dict[int, str]:
         """Encode the items whose rows are not there yet; equal items are encoded once.
 
-        Args:
-            items: texts, or paths of images.
-            batch_size: number of items per call of the model; the encoder's own if None.
-            stage: what to call the work in progress reports.
-            progress: called as ``progress(stage, done, total)``.
-
         Returns:
             Why items cannot be read, by position.
         """

@@ -48,9 +48,7 @@ class PoolMap(NamedTuple):
 def make_map(rows: NDArray[np.generic], *, table: bool = False) -> PoolMap:
     """Map rows ``(n, ...)``, which may be a memory map.
 
-    Args:
-        rows: one per item.
-        table: whether rows are columns of a table, with different units.
+    With ``table``, rows are columns of a table, with different units.
     """
     n = len(rows)
     draw = np.random.default_rng(0)

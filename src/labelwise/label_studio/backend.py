@@ -53,14 +53,7 @@ EVENTS = re.compile(r"(ANNOTATION|TASK)S?_(CREATED|UPDATED|DELETED)|PROJECT_UPDA
 
 
 class LabelStudioBackend:
-    """State that the request handlers share.
-
-    Args:
-        home: Folder of a campaign that a sync created.
-        send: Sends a command to the background process.
-        get_progress: Returns the last report of the process.
-        guesses: Whether annotators see the model's guesses.
-    """
+    """State that the request handlers share."""
 
     def __init__(
         self,
@@ -153,12 +146,8 @@ def create_backend_app(
 ) -> "BackendGuard":
     """Create the ASGI application of the ML backend.
 
-    Args:
-        backend: State of the handlers.
-        token: Token that callers need; required unless ``host`` is loopback.
-        host: Address that the server listens on.
-        allow_hosts: Further names of the server.
-        process: Background process that runs as long as the server.
+    Callers need the ``token``, which is required unless ``host`` is loopback. The ``process`` runs
+    as long as the server.
     """
     check_token(host, token)
 
@@ -349,18 +338,8 @@ def serve_backend(
 ) -> None:
     """Serve the ML backend of a campaign until SIGINT or SIGTERM.
 
-    Args:
-        home: Folder of a campaign that a sync created.
-        host: Address to listen on; any but loopback needs a token.
-        port: Port; 0 for any free one.
-        token: Token that callers need.
-        variable: Environment variable with the token of Label Studio.
-        allow_hosts: Further names of the server.
-        guesses: Whether annotators see the model's guesses.
-        public_address: Address to register in the project; empty for the one it listens on, None
-            to register nothing.
-        on_ready: Called with the address once the backend answers.
-        on_connected: Called with the result of the registration.
+    ``variable`` names the environment variable with the token of Label Studio. ``public_address``
+    is registered in the project: empty for the one it listens on, None to register nothing.
     """
     key = read_token(variable)
     command = [sys.executable, "-m", "labelwise.label_studio.worker", str(home), variable]

@@ -67,10 +67,7 @@ class ErrorResponse(LabelStudioFailed):
 class LabelStudioClient:
     """A Label Studio server, for one user.
 
-    Args:
-        url: Address of the server, as a browser shows it.
-        token: Token of the user; see *Account & Settings* there.
-        source: Where the token came from, for messages.
+    ``source`` says where the token came from, for messages.
 
     Attributes:
         url: Address of the server.
@@ -147,9 +144,7 @@ class LabelStudioClient:
     def export_tasks(self, project: int, tasks: Sequence[int] | None = None) -> list[Any]:
         """Export tasks with all their annotations, including cancelled ones.
 
-        Args:
-            project: Number of the project.
-            tasks: These tasks, with or without annotations; None for all with annotations.
+        Given ``tasks`` come with or without annotations; None exports all that have some.
         """
         path, shared = f"/api/projects/{project}/export", {"exportType": "JSON"}
         if tasks is None:

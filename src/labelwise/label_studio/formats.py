@@ -134,11 +134,6 @@ def read_annotations(
 ) -> TaskVotes:
     """Reduce the annotations of a task to the last vote of each annotator and the last skip.
 
-    Args:
-        annotations: Annotations of one task, as Label Studio exports them.
-        layout: Layout of the project.
-        people: Names of the users by number.
-
     Example:
         >>> layout = ProjectLayout("texts", "text", "label", "text", ("good", "bad"))
         >>> chosen = {"from_name": "label", "value": {"choices": ["bad"]}}
@@ -225,13 +220,6 @@ def make_prediction(
 
     The queue serves the lowest score first. Without a guess the result is empty, and annotators
     see nothing.
-
-    Args:
-        task: Number of the task.
-        score: Position in the queue, from 0 to 1.
-        version: Model version.
-        layout: Layout of the project.
-        guess: Predicted label and its confidence.
     """
     result = [] if guess is None else [make_region(layout, *guess)]
     return {"task": task, "result": result, "score": score, "model_version": version}

@@ -91,13 +91,8 @@ def sync_project(
 ) -> SyncResult:
     """Synchronize a campaign and a project once.
 
-    Args:
-        client: Client of the server.
-        number: Number of the project.
-        home: Folder of the campaign, created if needed; by default ``label-studio-NUMBER`` in the
-            current folder.
-        options: Options.
-        progress: Called as ``progress(stage, done, total)``.
+    The folder of the campaign is created if needed; by default ``label-studio-NUMBER`` in the
+    current folder.
     """
     sync = ProjectSync(client, number, home, options=options, progress=progress)
     try:
@@ -107,15 +102,7 @@ def sync_project(
 
 
 class ProjectSync:
-    """A project of Label Studio and its campaign; keeps the model in memory between syncs.
-
-    Args:
-        client: Client of the server.
-        number: Number of the project.
-        home: Folder of the campaign, as for `sync_project`.
-        options: Options.
-        progress: Called as ``progress(stage, done, total)``.
-    """
+    """A project of Label Studio and its campaign; keeps the model in memory between syncs."""
 
     def __init__(
         self,
@@ -135,8 +122,7 @@ class ProjectSync:
     def run(self, only: Sequence[int] | None = None) -> SyncResult:
         """Synchronize once.
 
-        Args:
-            only: Read the annotations of these tasks only; None for all.
+        With ``only``, only the annotations of these tasks are read.
         """
         server = self._client.read_project(self._number)
         layout = read_layout(str(server["label_config"]))

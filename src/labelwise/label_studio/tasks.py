@@ -167,12 +167,6 @@ class TaskFolder:
         """Store the images or texts of tasks.
 
         Stored tasks are not downloaded again, so that an interrupted call can be continued.
-
-        Args:
-            client: Client of the server.
-            new: Tasks, with ``id`` and ``data``.
-            skip_broken: Leave out tasks that cannot be used instead of rejecting all.
-            progress: Called as ``progress(stage, done, total)``.
         """
         stored = set(self.list_stored_tasks())
         wanted = {int(task["id"]): task for task in new if int(task["id"]) not in stored}

@@ -29,11 +29,7 @@ DecideEvents = Callable[
 
 
 class ImportedVotes:
-    """Annotators whose votes on an item come from Label Studio, with the seconds counted.
-
-    Args:
-        folder: Folder with the tasks of the project.
-    """
+    """Annotators whose votes on an item come from Label Studio, with the seconds counted."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / VOTES_FILE
@@ -83,10 +79,7 @@ def import_votes(
 ) -> Counter[str]:
     """Make the votes on items in the record the same as in Label Studio.
 
-    Args:
-        record: Access to the record.
-        votes: Votes by item; empty votes withdraw everything that came from Label Studio.
-        imported: Votes that came from there before.
+    Empty votes withdraw everything that came from Label Studio.
 
     Returns:
         Number of ``new`` and ``changed`` labels, and of items with ``withdrawn`` votes and

@@ -48,13 +48,7 @@ class SharedRecord:
     """
 
     def __init__(self, name: str, storage: Storage, clock: Callable[[], float]) -> None:
-        """Set up without reading.
-
-        Args:
-            name: name of the campaign.
-            storage: the storage with its record.
-            clock: returns the seconds since the epoch.
-        """
+        """Set up without reading."""
         self.name, self.storage, self.clock = name, storage, clock
         self._clock_lag = 0.0  # seconds that the clock is behind the latest event
         self._ledger: Ledger | None = None

@@ -95,11 +95,7 @@ class SqlStorage(Storage):
     ) -> None:
         """Use an engine made by `open_sql_storage`.
 
-        Args:
-            engine: the engine.
-            place: name of the database in messages.
-            secrets: texts that no message may contain.
-            file: the database file, or None for a server.
+        No message contains one of the ``secrets``; ``file`` is None for a server.
         """
         self.place = place
         self._engine, self._secrets, self._file = engine, tuple(secrets), file
@@ -421,13 +417,7 @@ _POSTGRESQL_ERRORS = {
 
 
 def explain_error(error: SQLAlchemyError, place: str, secrets: Sequence[str] = ()) -> StorageFailed:
-    """Convert an SQLAlchemy error to an error with advice.
-
-    Args:
-        error: the error; its transaction was rolled back.
-        place: name of the database.
-        secrets: texts that must not be shown, such as a password.
-    """
+    """Convert an SQLAlchemy error to an error with advice."""
     original = getattr(error, "orig", None) or error
     is_sqlite = isinstance(original, sqlite3.Error)
     code = getattr(original, "sqlite_errorname" if is_sqlite else "sqlstate", None)

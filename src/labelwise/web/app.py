@@ -54,12 +54,8 @@ def create_app(
 ) -> LabellingApp:
     """The labelling server of a campaign, as an ASGI application.
 
-    Args:
-        project: The campaign.
-        token: Opens the server; needed unless ``host`` is loopback.
-        host: The address it will listen on.
-        allow_hosts: Further names under which it is reached, as behind a proxy.
-        trains: Whether a background process trains and asks for the next batch.
+    A ``token`` is needed unless ``host`` is loopback. ``allow_hosts`` are further names under which
+    the server is reached, as behind a proxy.
     """
     check_token(host, token)
     policy = AccessPolicy(

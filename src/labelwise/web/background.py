@@ -45,9 +45,7 @@ class BackgroundProcess:
     ) -> None:
         """Remember the command; `start` runs it.
 
-        Args:
-            command: see `build_worker_command`.
-            on_exit: called with the PID and the reason when the process ends by itself.
+        ``on_exit`` gets the PID and the reason when the process ends by itself.
         """
         self._command, self._on_exit = list(command), on_exit
         self._process: subprocess.Popen[str] | None = None

@@ -56,11 +56,6 @@ class PageLeases:
     def close_page(self, by: Visitor, ids: Iterable[int], *, now: float) -> list[int]:
         """Remember that a page is closed, so that it leases nothing any more.
 
-        Args:
-            by: The page.
-            ids: What it reports to hold.
-            now: Seconds since the epoch.
-
         Returns:
             The items that it holds and no other page of this person does, by id.
         """

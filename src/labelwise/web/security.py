@@ -95,17 +95,14 @@ def check_token(host: str, token: str | None) -> None:
 class AllowedHosts:
     """The names under which a server answers.
 
-    Args:
-        names: Lower case, without port.
-        any_address: Whether every IP address is allowed, as for a server that listens on all of
-            them; unlike a name, an address cannot be pointed elsewhere.
-
     >>> hosts = AllowedHosts.for_server("127.0.0.1")
     >>> hosts.allow("localhost:8600"), hosts.allow("evil.example")
     (True, False)
     """
 
-    names: frozenset[str]
+    names: frozenset[str]  # Lower case, without port
+    # Whether every IP address is allowed, as for a server that listens on all of them; unlike a
+    # name, an address cannot be pointed elsewhere
     any_address: bool = False
 
     @classmethod
@@ -213,28 +210,19 @@ def make_cookie_name(home: Path) -> str:
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """The settings of the guard.
+    """The settings of the guard."""
 
-    Args:
-        key: The server's secret, from which cookies and codes are made.
-        token: Opens the server; None if only this machine can reach it.
-        hosts: The names under which the server answers.
-        body_bytes: The longest body.
-        upload_bytes: The longest file with new items.
-        body_seconds: How long a body may take to arrive.
-        wrong_tokens: How many wrong tokens an address may send in a minute without delay.
-        token_seconds: The delay of further ones.
-        cookie: The name of the cookie, different for every campaign: ports share cookies.
-    """
-
-    key: bytes = field(repr=False)
+    key: bytes = field(repr=False)  # The server's secret, from which cookies and codes are made
+    # Opens the server; None if only this machine can reach it
     token: str | None = field(default=None, repr=False)
+    # The names under which the server answers
     hosts: AllowedHosts = field(default_factory=lambda: AllowedHosts.for_server("127.0.0.1"))
-    body_bytes: int = 1 << 20
-    upload_bytes: int = 64 << 20
-    body_seconds: float = 30.0
-    wrong_tokens: int = 10
-    token_seconds: float = 1.0
+    body_bytes: int = 1 << 20  # The longest body
+    upload_bytes: int = 64 << 20  # The longest file with new items
+    body_seconds: float = 30.0  # How long a body may take to arrive
+    wrong_tokens: int = 10  # How many wrong tokens an address may send in a minute without delay
+    token_seconds: float = 1.0  # The delay of further ones
+    # The name of the cookie, different for every campaign: ports share cookies
     cookie: str = "labelwise"
 
     @cached_property

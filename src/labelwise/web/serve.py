@@ -67,14 +67,8 @@ def serve(
 ) -> None:
     """Serve a campaign's labelling page until SIGINT or SIGTERM.
 
-    Args:
-        project: The campaign.
-        host: The address to listen on; any but loopback needs a token.
-        port: 0 for any free one.
-        token: Opens the page.
-        allow_hosts: Further names under which the server is reached, as behind a proxy.
-        trains: Whether a background process trains and asks for the next batch.
-        ready: Called with the page's address, token included, once it can be opened.
+    ``ready`` is called with the page's address, token included, once it can be opened. See
+    `create_app` for the other arguments.
     """
     app = create_app(project, token=token, host=host, allow_hosts=allow_hosts, trains=trains)
     listener = open_listener(host, port)

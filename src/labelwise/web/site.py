@@ -127,11 +127,7 @@ class CampaignSite:
     ) -> bodies.Accepted:
         """Record a page's answers to some items and lease the next ones, in one step.
 
-        Args:
-            by: The page.
-            ids: The answered items.
-            count: How many items to lease.
-            answer: ``answer(ledger, settings=settings, now=now)`` gives the events, or raises.
+        ``answer(ledger, settings=settings, now=now)`` gives the events of the answers, or raises.
         """
 
         def decide(

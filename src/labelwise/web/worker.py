@@ -31,9 +31,7 @@ RETRY_DELAY = 5.0  # Seconds before a record that could not be read is read agai
 class Worker:
     """Looks at a campaign's record and runs the next step.
 
-    Args:
-        home: The campaign's folder.
-        report: Called with ``stage``, ``done``, ``total`` and ``error``, as far as they apply.
+    ``report`` is called with ``stage``, ``done``, ``total`` and ``error``, as far as they apply.
     """
 
     def __init__(self, home: Path, report: Callable[..., None]) -> None:
@@ -52,8 +50,7 @@ class Worker:
     def look(self, *, ordered: bool = False) -> bool:
         """Run the next step; False if there is none.
 
-        Args:
-            ordered: Whether a training was ordered, whatever the state of the batch.
+        With ``ordered``, it trains whatever the state of the batch.
         """
         runner = self._runner
         length = self._record.storage.length(self._record.name)

@@ -69,14 +69,7 @@ def open_encoders(
 def encode_new_items(
     home: Path, description: CampaignDescription, items: Sequence[Any], device: str = "auto"
 ) -> Features:
-    """Encode items that are not in the campaign, ``(n, sum of widths)``.
-
-    Args:
-        home: the campaign's folder.
-        description: of the campaign, which has encoders.
-        items: paths of images, or texts.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    """
+    """Encode items that are not in the campaign, ``(n, sum of widths)``."""
     encoders = open_encoders(home, description, device)
     return np.concatenate([encode(items, encoder) for encoder in encoders], axis=1)
 

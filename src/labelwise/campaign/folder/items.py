@@ -42,13 +42,7 @@ class CampaignItems:
     """
 
     def __init__(self, home: Path, kind: str, source: Path) -> None:
-        """Open the list of items.
-
-        Args:
-            home: the campaign's folder.
-            kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-            source: the folder of the images.
-        """
+        """Open the list of items."""
         self.kind, self.source, self._home = kind, source, home
         self._lines: _JsonLines | _FeatureRows
         listed = home / MANIFEST
@@ -250,10 +244,7 @@ class _FeatureRows:
 def write_items(path: Path, entries: Iterable[Mapping[str, Any]], *, after: int = 0) -> int:
     """Write items to a list atomically.
 
-    Args:
-        path: of the list.
-        entries: one per new item.
-        after: number of items of the list to keep.
+    The first ``after`` items of the list are kept.
 
     Returns:
         The new number of items.

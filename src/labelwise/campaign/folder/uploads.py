@@ -26,11 +26,7 @@ LONGEST_NAME = 150
 def save_upload(description: CampaignDescription, source: Path, name: str, content: bytes) -> int:
     r"""Add a file to the source of a campaign; the number of new items in it.
 
-    Args:
-        description: of the campaign.
-        source: its source.
-        name: of the file; folders in it are ignored.
-        content: of the file.
+    Folders in the name are ignored.
 
     Example:
         >>> source = Path(tempfile.mkdtemp()) / "texts.csv"

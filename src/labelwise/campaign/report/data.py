@@ -145,16 +145,7 @@ def collect_report(
     picks: int = 10,
     now: Callable[[], float] = time.time,
 ) -> ReportData:
-    """Collect the contents of the page.
-
-    Args:
-        name: of the campaign.
-        ledger: its state.
-        events: its whole record.
-        show_item: returns an item's text or file name, and its image.
-        picks: number of picks shown per batch.
-        now: returns the time.
-    """
+    """Collect the contents of the page."""
     settings = Settings.from_dict(ledger.settings)
     labels = resolve_labels(ledger, settings)
     found = learning_curve(ledger)

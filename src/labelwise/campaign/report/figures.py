@@ -65,12 +65,7 @@ def choose_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def draw_curve(points: Sequence[ModelScore], *, is_share: bool) -> str:
-    """Draw the learning curve with its band of intervals.
-
-    Args:
-        points: at least one, by number of labels.
-        is_share: whether the values are shares, shown in percent.
-    """
+    """Draw the learning curve with its band of intervals."""
     scale = 100.0 if is_share else 1.0
     unit = " %" if is_share else ""
     lows = [scale * (p.value if p.low is None else p.low) for p in points]
@@ -99,12 +94,7 @@ def draw_curve(points: Sequence[ModelScore], *, is_share: bool) -> str:
 
 
 def draw_growth(times: Sequence[float], counts: Sequence[int]) -> str:
-    """Draw the number of labels over time: a step at every time.
-
-    Args:
-        times: seconds since the epoch, growing; at least one.
-        counts: number of labels from then on.
-    """
+    """Draw the number of labels over time: a step at every time."""
     axes = _Axes(
         _find_extent(list(times)), (0.0, _pad_range(0.0, float(max(counts)), (0, math.inf))[1])
     )
@@ -122,11 +112,7 @@ def draw_growth(times: Sequence[float], counts: Sequence[int]) -> str:
 
 
 def draw_bars(bars: Sequence[Bar]) -> str:
-    """Draw horizontal bars with names and notes; long names are cut.
-
-    Args:
-        bars: at least one; in the order shown.
-    """
+    """Draw horizontal bars with names and notes; long names are cut."""
     names = [_shorten_name(bar.name) for bar in bars]
     left = _LETTER * max(len(name) for name in names) + 12
     room = WIDTH - left - 8 - _LETTER * min(max(len(bar.note) for bar in bars) + 1, 21)
