@@ -2,7 +2,7 @@
 
 Usage: ``python benchmarks/frozen_jobs.py JOBS OUT.jsonl.gz --processes 16 --seconds 500``. A line
 of ``JOBS`` is an experiment, its strategies (``all``, or names or labels separated by ``;``) and
-seeds (``0-9``). Lines of unfinished runs are written, too.
+seeds (``0-9``). Lines of unfinished runs are left out.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def read_jobs(path):
 
 
 def work(jobs, lines):
-    """Play runs from one queue and put their lines into another."""
+    """Play runs from one queue and put the lines of each into another."""
     from threadpoolctl import threadpool_limits
 
     from labelwise.benchmark.results import format_line
@@ -54,13 +54,13 @@ def work(jobs, lines):
         except queue.Empty:
             return
         begin = time.perf_counter()
+        found, note = [], "done"
         try:
-            for line in study_frozen(protocol, entrant, seed, None):
-                lines.put(format_line(line))
-            note = "done"
+            found = [format_line(line) for line in study_frozen(protocol, entrant, seed, None)]
         except Exception:
             note = traceback.format_exc()
-        lines.put((protocol.name, entrant.label, seed, time.perf_counter() - begin, note))
+        seconds = time.perf_counter() - begin
+        lines.put((protocol.name, entrant.label, seed, seconds, note, found))
 
 
 def main():
@@ -85,14 +85,11 @@ def main():
     with gzip.open(given.out, "at") as out, Path(f"{given.out}.log").open("a") as log:
         while time.monotonic() < end and ended < len(todo) and any(p.is_alive() for p in processes):
             try:
-                line = lines.get(timeout=1)
+                name, label, seed, took, note, found = lines.get(timeout=1)
             except queue.Empty:
                 continue
-            if isinstance(line, str):
-                out.write(line + "\n")
-                continue
             ended += 1
-            name, label, seed, took, note = line
+            out.writelines(f"{line}\n" for line in found)
             seconds.setdefault((name, label), []).append(took)
             if note != "done":
                 log.write(f"{name} {label} {seed}: {note}\n")

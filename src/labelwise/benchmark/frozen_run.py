@@ -14,13 +14,14 @@ setting          meaning
 ===============  ==================================================================================
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.arrays import Array
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.labelling_run import (
     ORACLE,
@@ -35,7 +36,8 @@ from labelwise.benchmark.lines import make_result, reset_process_memory
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.errors import BadInput, UnknownName
-from labelwise.learners.linear_probe import LinearProbe
+from labelwise.learner import FitReport
+from labelwise.learners.linear_probe import LinearProbe, ProbeTuning
 from labelwise.theory.coverage import imbalance_ratio
 
 SPLIT = 11
@@ -119,6 +121,51 @@ def _make_linear(pool: LabelledPool, **options: Any) -> Predictor:
     )
 
 
+class DualProbe(LinearProbe):
+    """A linear probe that also gives the ``duals`` that ``ally`` reads.
+
+    They are those of a linear layer, trained on the same labels under a constraint per item.
+    """
+
+    def fit(
+        self,
+        inputs: Array,
+        targets: Array,
+        weights: Array = None,
+        seed: int = 0,
+        *,
+        tuning: ProbeTuning | Mapping[str, Any] | None = None,
+    ) -> FitReport:
+        """Train the probe, then the layer on equally scaled features."""
+        from labelwise.benchmark.networks import make_column_head
+        from labelwise.learners.primal_dual import PrimalDualLearner
+
+        report = super().fit(inputs, targets, weights, seed, tuning=tuning)
+        make_layer = partial(make_column_head, 0, len(self.state.mean), len(self.state.offsets))
+        self._layer = PrimalDualLearner(make_layer, lr=0.01)
+        self._layer.fit(self._scale(inputs), targets, weights, seed=seed)
+        return report
+
+    def offered(self) -> tuple[str, ...]:
+        """Names of the representations that `represent` gives."""
+        return (*super().offered(), "duals")
+
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+        """The named representations of ``(n, d)`` features."""
+        own = super().represent(inputs, [name for name in names if name != "duals"])
+        if "duals" in names:
+            own |= self._layer.represent(self._scale(inputs), ["duals"])
+        return own
+
+    def _scale(self, inputs: Array) -> Arrays:
+        scaled: Arrays = (inputs - self.state.mean) / self.state.scale
+        return scaled.astype(np.float32)
+
+
+def _make_duals(pool: LabelledPool, **options: Any) -> Predictor:
+    return DualProbe(classes=pool.classes, **options)
+
+
 def _make_table(pool: LabelledPool, **options: Any) -> Predictor:
     from labelwise.learners.table_model import TableModel
 
@@ -154,6 +201,7 @@ def _predict_members(forest: Any, inputs: Arrays) -> Arrays:
 
 HEADS: Mapping[str, Callable[..., Predictor]] = {
     "linear": _make_linear,
+    "duals": _make_duals,
     "table": _make_table,
     "forest": _make_forest,
     "network": _make_network,

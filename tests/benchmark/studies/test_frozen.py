@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelwise.benchmark.frozen_run import draw_pool, draw_stratified, thin_classes
+from labelwise.benchmark.frozen_run import draw_pool, draw_stratified, make_head, thin_classes
 from labelwise.benchmark.labelling_run import ORACLE
 from labelwise.benchmark.protocols import experiments, get
 from labelwise.benchmark.results import append_result
@@ -68,6 +68,16 @@ def test_a_long_tail_has_the_wanted_ratio_and_keeps_every_class():
     counts = np.sort(np.bincount(targets[kept], minlength=5))
     assert counts.tolist() == [2, 5, 14, 38, 100]
     assert len(set(kept.tolist())) == len(kept)
+
+
+def test_a_head_with_duals_predicts_like_the_plain_head():
+    pool = draw(DIGITS, 0)
+    plain_head, head = (make_head({"head": name}, pool) for name in ("linear", "duals"))
+    for each in (plain_head, head):
+        each.fit(pool.inputs[:40], pool.targets[:40], seed=3)
+    rows = head.represent(pool.inputs[:100], ["features", "duals"])
+    assert rows["duals"].shape == (100,) and np.ptp(rows["duals"]) > 0
+    assert np.array_equal(head.predict(pool.test_inputs), plain_head.predict(pool.test_inputs))
 
 
 def test_lines_continue_after_an_interruption(tmp_path):
