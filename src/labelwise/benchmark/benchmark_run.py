@@ -297,10 +297,7 @@ class BenchmarkRun:
             self._picker.fit(task.inputs, task.targets, task.weights, seed=task.seed)
 
     def share_picker(self, other: "BenchmarkRun") -> None:
-        """Read the picker of another run, if both would train it alike.
-
-        Entrants that differ only in ``own_network`` pick alike, so one training serves both.
-        """
+        """Read the picker of a run that differs in ``own_network`` only and so picks alike."""
         mine, theirs = (replace(run.entrant, own_network=False) for run in (self, other))
         if mine == theirs and self.seed == other.seed and not self._warm:
             self._picker_owner = other._picker_owner or other
@@ -319,10 +316,7 @@ def play_runs(
     *,
     on_cpu: bool = False,
 ) -> Iterator[RoundResult]:
-    """Play several runs from round 0 on, training their networks together.
-
-    ``known`` lines of the results file, by run, are not returned again.
-    """
+    """Play runs from round 0 on, training networks together; ``known`` lines are not returned."""
     lines = known or {}
     for one, other in combinations([run for run in runs if run.has_picker], 2):
         other.share_picker(one)

@@ -92,10 +92,7 @@ def buy_labels(
     seed: int,
     weighted: bool = False,
 ) -> Iterator[MeasuredBatch]:
-    """Buy ``rounds`` batches, training an untrained learner and measuring after each.
-
-    ``weighted``: training uses the weights of picks, scaled to mean 1 per batch.
-    """
+    """Buy ``rounds`` batches, train (with weights of mean 1 per batch) and measure after each."""
     learner = make_learner()
     items = Pool(pool.inputs, pool.ids)  # an array is a sequence of rows
     round_ = Round(items, learner)

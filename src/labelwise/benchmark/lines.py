@@ -31,10 +31,7 @@ def make_result(
     peak_megabytes: float | None = None,
     **fields: Any,
 ) -> RoundResult:
-    """A result line; ``values`` are one measurement per model, and fields as in `RoundResult`.
-
-    The device is the CPU and the peak memory that of the process if None.
-    """
+    """A result line of one measurement per model; the device is the CPU if None."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return RoundResult(
         **_identify_run(protocol, entrant, seed),

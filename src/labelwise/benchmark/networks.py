@@ -295,10 +295,7 @@ class GatedLayer(nn.Module):
 
 
 def variant_cnn(channels: int, layers: int, kernel: int, shape: Shape, outputs: int) -> nn.Module:
-    """``layers`` convolutions of ``channels`` channels, and a linear layer on 2 x 2 means.
-
-    All variants have parameters of one shape, so many of them train as one batched model.
-    """
+    """A few convolutions and a linear layer; all variants have parameters of one shape."""
     first = MaskedConvolution(shape[0], shape[0], channels, kernel, stride=2)
     body: list[nn.Module] = [first, nn.ReLU(), nn.MaxPool2d(2)]
     for number in range(2, MOST_LAYERS + 1):

@@ -159,10 +159,7 @@ class Protocol:
         return replace(self, dataset=dataset, reduced=reduced)
 
     def choose_entrants(self, names: Sequence[str] | None) -> tuple[Entrant, ...]:
-        """The entrants of these strategies, in their order; all if None.
-
-        A strategy that the protocol does not contain enters with its defaults.
-        """
+        """The entrants of these strategies, all if None; others enter with their defaults."""
         if names is None:
             return self.entrants
         found: dict[str, Entrant] = {}

@@ -255,10 +255,7 @@ def write_lines(
     progress: Progress | None,
     on_round: Callable[[RoundResult], None] | None = None,
 ) -> list[JobFailure]:
-    """Append every line to the results file as it comes; returns the failed runs.
-
-    ``known`` are the lines of the file by run, to which the new ones are added.
-    """
+    """Append every line to the results file and to ``known``; return the failed runs."""
     done = sum(len(lines) for lines in known.values())
     report = progress or (lambda stage, done, total: None)
     report("rounds", done, total)

@@ -138,10 +138,7 @@ class Estimate:
 
 @lru_cache(maxsize=32)
 def resample_seeds(seeds: int, draws: int = DRAWS, seed: int = 0) -> tuple[Floats, Floats]:
-    """Shares of the seeds in bootstrap resamples, ``(m, s)``, and their probabilities, ``(m,)``.
-
-    All resamples up to 8 seeds, ``draws`` drawn ones beyond.
-    """
+    """Shares of seeds in resamples ``(m, s)`` (all up to 8 seeds) and probabilities ``(m,)``."""
     if seeds > EXACT_RESAMPLES:
         drawn = np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1 / seeds), draws)
         return drawn / seeds, np.full(draws, 1 / draws)
@@ -222,10 +219,7 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
 
 
 def t_test(differences: ArrayLike) -> float:
-    """Two-sided p-value of Student's paired t test; 0 if all differences are equal and not zero.
-
-    nan for fewer than two differences or if one is not finite.
-    """
+    """Two-sided p-value of Student's paired t test; nan if undefined, 0 for equal differences."""
     numbers = np.asarray(differences, dtype=np.float64)
     if len(numbers) < 2 or not np.isfinite(numbers).all():
         return float("nan")

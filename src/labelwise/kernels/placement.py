@@ -28,10 +28,7 @@ def read_first_id(shard: Shard) -> int | None:
 
 
 def join_resident_blocks(shards: Shards) -> Shards:
-    """The same rows, with small blocks that stay on a GPU joined into one.
-
-    There a launch takes longer than the rows of a small block, and a copy hardly any time.
-    """
+    """The same rows; small blocks on a GPU, where a launch takes longer than a copy, are joined."""
     if isinstance(find_placement(shards), np.ndarray):
         return shards
     sizes = shards.map(count_resident_bytes)

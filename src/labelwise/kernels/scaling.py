@@ -59,10 +59,7 @@ def apply_scale(features: Array, scale: float) -> Array:
 
 
 def find_scale(shards: Shards, square: float) -> float:
-    """The factor for the features: 1, or the power of two that scales them to about 1.
-
-    ``square`` is about the mean squared length of a row; it may be infinite or NaN.
-    """
+    """The factor for features of a mean squared length, possibly infinite: 1 or a power of two."""
     if 2.0 ** (-2 * ORDINARY_EXPONENT) <= square <= 2.0 ** (2 * ORDINARY_EXPONENT):
         return 1.0
     largest = max(shards.map(_find_largest_number))

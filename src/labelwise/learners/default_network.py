@@ -125,10 +125,7 @@ class ScaledNetwork(nn.Module):
 
 
 class DefaultLearner(TorchLearner):
-    """A `TorchLearner` with as many outputs as the labels need; standardizes regression labels.
-
-    Gives all representations of a `TorchLearner` with members; `make_network_learner` makes one.
-    """
+    """A `TorchLearner` with outputs for the labels, which it standardizes in a regression."""
 
     def __init__(
         self,
@@ -241,10 +238,7 @@ def make_network_learner(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> DefaultLearner:
-    """Make a learner that trains a network from scratch.
-
-    The arguments are those of `default_learner`; the default networks are in the table above.
-    """
+    """Make a learner that trains a network of the table above; arguments as `default_learner`."""
     shape = tuple(inputs.shape[1:])
     pictures = len(shape) == 3
     scale = Standardizer.fit(_sample_images(inputs)) if pictures else None

@@ -78,10 +78,7 @@ def default_learner(
 
 
 def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
-    """Import a function that builds networks, named ``package.module:function``.
-
-    One of `NETWORKS` needs no module.
-    """
+    """Import a function ``package.module:function`` that builds networks, or one of `NETWORKS`."""
     purpose = "build a network from (shape, outputs)"
     try:
         return import_function(NETWORKS.get(name, name), purpose, places=places)

@@ -53,10 +53,7 @@ def member_seeds(seed: int, count: int) -> list[int]:
 
 
 class EnsembleModule(nn.Module):
-    """The members of an ensemble, in ``members``; its output is their mean.
-
-    For classes it is the logarithm of the mean probabilities, ``(b, K)``.
-    """
+    """The ``members`` of an ensemble; outputs are their mean, or log of mean probabilities."""
 
     def __init__(self, members: Iterable[nn.Module], *, classes: bool = True) -> None:
         """Combine modules that give logits (``classes``) or values."""

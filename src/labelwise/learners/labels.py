@@ -13,10 +13,7 @@ from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 
 def convert_targets(targets: Array, count: int, loss: str | Loss) -> tuple[Tensor, bool]:
-    """Targets as ``(m,)`` int64 classes and True, or ``(m, k)`` values and False.
-
-    ``loss="mse"`` makes whole numbers values.
-    """
+    """Targets as ``(m,)`` int64 classes and True, or ``(m, k)`` values (with "mse") and False."""
     if not isinstance(targets, Tensor):
         targets = _convert_targets(targets)
     if targets.ndim == 0 or len(targets) != count:
@@ -96,10 +93,7 @@ def select_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> 
 def split_holdout(
     targets: Tensor, classes: bool, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split positions into training and holdout, stratified by class.
-
-    At least one item of every class stays in training, and at least one item is held out.
-    """
+    """Positions of training and holdout, by class; one item of every class stays in training."""
     count = len(targets)
     order = rng.permutation(count)
     wanted = max(round(share * count), 1)

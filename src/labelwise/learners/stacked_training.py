@@ -441,10 +441,7 @@ class _StackedSteps:
     def losses(
         self, positions: NDArray[np.int64], places: Tensor | None = None
     ) -> tuple[Tensor, Tensor | float]:
-        """Weighted losses of the items at ``positions`` ``(M, b)``, and numbers of hits ``(M,)``.
-
-        The second is 0 unless stopping depends on it. ``places`` are the positions on the device.
-        """
+        """Weighted losses ``(M, b)`` of items, and hits ``(M,)`` if stopping depends on them."""
         if places is None:
             places = torch.from_numpy(positions).to(self._device)
         targets = self.sets.gather_values(self.sets.targets, places).flatten(0, 1)

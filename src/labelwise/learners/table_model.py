@@ -116,10 +116,7 @@ class TableModel(EstimatorMethods):
         regression: bool = False,
         model: str | None = None,
     ) -> None:
-        """Remember the settings; ``model`` is one of `MODELS`, chosen by cross-validation if None.
-
-        ``classes`` are all classes, or their number; see `LinearProbe`.
-        """
+        """Remember the settings; ``model`` is one of `MODELS`, cross-validated if None."""
         if model is not None and model not in MODELS:
             raise UnknownName(f"no table model is called {model!r}; choose from {MODELS}")
         self.classes, self.regression, self.model = classes, regression, model

@@ -85,10 +85,7 @@ class TrainingWatcher:
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
     ) -> None:
-        """Called after every epoch, from 1.
-
-        ``losses`` computes the losses of all items ``(m,)`` in eval mode; given another loss, that.
-        """
+        """Called after every epoch; ``losses()`` are those of all items ``(m,)``, in eval mode."""
 
     def snapshot(self) -> object:
         """State to restore together with the parameters of the best epoch."""

@@ -19,10 +19,7 @@ class FolderImages:
 
 
 def find_images(folder: Path) -> FolderImages:
-    """Find the images in a folder and its subfolders.
-
-    Hidden files and folders of campaigns are ignored; links to folders are not followed.
-    """
+    """Find images in a folder and below; hidden files, campaigns and linked folders are ignored."""
     real = folder.resolve()
     paths: list[str] = []
     refused: dict[str, str] = {}

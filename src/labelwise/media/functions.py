@@ -11,10 +11,7 @@ from labelwise.errors import BadInput, MissingDependency, UnknownName
 
 
 def import_function(name: str, purpose: str, *, places: Sequence[Path] = ()) -> Callable[..., Any]:
-    """Import a function.
-
-    ``purpose`` names it in errors; ``places`` are folders to search first.
-    """
+    """Import a function, from ``places`` first; ``purpose`` names it in errors."""
     module, _, function = name.partition(":")
     if not module or not function:
         raise BadInput(f"name a function as package.module:function; got {name!r}")

@@ -54,10 +54,7 @@ class ImageFormat:
 def find_image_format(
     files: Sequence[Path], *, side: int = SIDE, progress: Progress | None = None
 ) -> ImageFormat:
-    """Find the format that fits all images; only file headers are read.
-
-    ``side`` is the largest side to scale to; the largest image's if all are smaller.
-    """
+    """Find the format that fits all images, at most ``side`` large; only file headers are read."""
     if side < 4:
         raise BadInput(f"images need a side of 4 or more; got {side}")
     found = list(_map_files(_read_header, files, "reading image headers", progress))
@@ -121,10 +118,7 @@ def scale_image(picture: Any, side: int, *, grey: bool, smooth: bool) -> Arrays:
 
 
 def convert_array(pixels: Any) -> Any:
-    """Convert an array to a Pillow image.
-
-    ``(h, w)``, ``(h, w, channels)`` or ``(channels, h, w)``; bytes, or floats from 0 to 1.
-    """
+    """Convert ``(h, w)``, ``(h, w, c)`` or ``(c, h, w)`` bytes, or floats up to 1, to an image."""
     array = np.asarray(pixels)
     if array.ndim == 3 and array.shape[2] not in (1, 3, 4) and array.shape[0] in (1, 3, 4):
         array = array.transpose(1, 2, 0)

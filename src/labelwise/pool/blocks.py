@@ -212,10 +212,7 @@ def add_results(left: Array, right: Array) -> Array:
 
 
 def as_shards(rows: ArrayOrShards, name: str = "rows") -> Shards:
-    """Shards of an array, or of a list of arrays with one block each; shards are returned as is.
-
-    Kernels that take "array or blocks" start with this.
-    """
+    """Shards of an array, or of a list with one block each; kernels that take both start here."""
     if isinstance(rows, list | tuple) and rows and all(is_array(block) for block in rows):
         ends = np.cumsum([len(block) for block in rows])
         return LocalShards(
@@ -518,10 +515,7 @@ def open_shards(
 
 
 def _load_rows(sources: Sources, without: Ids, shard: Shard) -> ArrayDict:
-    """The rows of a pool in memory except some, converted and checked once.
-
-    ``without`` are positions, ``shard`` lists the ids of the others for error messages.
-    """
+    """The rows of a pool in memory but those at ``without``, converted and checked once."""
     rows: ArrayDict = {name: [] for name in sources}
     for label, source in flatten_sources(sources):
         array = convert_rows(label, source.read(0, source.shape[0]))

@@ -198,10 +198,7 @@ class IdIndex:
         return order, self.ids[order]
 
     def find_positions(self, ids: ArrayLike, *, missing: int | None = None) -> NDArray[np.intp]:
-        """The positions of some items, in that order.
-
-        ``missing`` is the position of an id that belongs to no item; an error if None.
-        """
+        """The positions of items; ``missing`` for unknown ones, which are errors if it is None."""
         wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
         if isinstance(self.ids, RowNumbers):
             without = self.ids.without

@@ -45,10 +45,7 @@ Answer = bytes | tuple[bytes, list[NDArray[np.uint8]]]
 
 
 class Division:
-    """Assignment of the rows and items of a pool to parts.
-
-    Row numbers that serve as ids are not stored; ids given by the user are.
-    """
+    """Assignment of rows and items of a pool to parts; row numbers as ids are not stored."""
 
     def __init__(
         self,
@@ -173,10 +170,7 @@ def cut_part(
     names: tuple[str, ...] = (),
     block_bytes: int = BLOCK_BYTES,
 ) -> PoolPart:
-    """Describe one part of a pool for the process that will hold it.
-
-    ``values`` are those of the whole pool, from `prepare_values`.
-    """
+    """Describe one part of a pool, whose values `prepare_values` made, for its process."""
     first, last = int(division.cuts[number]), int(division.cuts[number + 1])
 
     def cut_rows(value: Array) -> Array:

@@ -184,10 +184,7 @@ def _is_table(value: object) -> bool:
 
 
 def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray, HostArray | None]:
-    """The numbers of a table's columns ``(n, d)``, and its column of ids if it has one.
-
-    A representation with one number per item takes the only column, ``(n,)``.
-    """
+    """A table's numbers ``(n, d)``, or ``(n,)`` where one is due, and its column of ids."""
     labels = list(getattr(table, "column_names", None) or table.columns)
     arrays = {label: _read_column(table, label) for label in labels}
     ids = arrays.pop(id_column, None)
@@ -332,10 +329,7 @@ def count_rows(sources: Sources) -> int:
 
 
 def find_tensor_device(sources: Sources) -> str | None:
-    """The device of the tensors, if there are arrays or files to bring there; None otherwise.
-
-    Tensors on two devices are rejected: neither is the one to compute on.
-    """
+    """The device of the tensors, if there is anything to bring there; two are rejected."""
     every = list(flatten_sources(sources))
     devices = {name: str(device(s.read(0, 0))) for name, s in every if not s.is_numpy}
     for name, other in devices.items():

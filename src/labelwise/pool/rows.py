@@ -44,10 +44,7 @@ def map_models(value: Array, function: Callable[[Array], Array]) -> Array:
 
 
 def read_features(rows: Rows, model: int | None = None, *, bias: bool = False) -> Array:
-    """The ``(n, d)`` features of a block; those of one model if there are several.
-
-    ``bias`` adds a constant column.
-    """
+    """The ``(n, d)`` features of a block, of one ``model``; ``bias`` adds a constant column."""
     features = rows["features"]
     if isinstance(features, list | tuple):
         if model is None:
@@ -60,10 +57,7 @@ def read_features(rows: Rows, model: int | None = None, *, bias: bool = False) -
 
 
 def take_rows(rows: Rows, positions: Positions) -> ArrayDict:
-    """The rows at the given positions, for every representation.
-
-    A `StoredRows` (a block of a file) reads only those.
-    """
+    """The rows at the given positions by representation; a `StoredRows` reads only those."""
     if isinstance(rows, StoredRows):
         return rows.take(positions)
     taken = {}

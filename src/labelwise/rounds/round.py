@@ -304,10 +304,7 @@ class Round:
 def adapt_options(
     strategy: str | Strategy, options: Mapping[str, Any], history: History
 ) -> dict[str, Any]:
-    """The given options, and those that the strategy sets from the history.
-
-    A given option is never changed. Without a model nothing is set.
-    """
+    """The given options, and those that the strategy sets from the history of a model."""
     strategy = get(strategy) if isinstance(strategy, str) else strategy
     if not history.trained:
         return dict(options)
@@ -359,10 +356,7 @@ def _is_of_members(name: str) -> bool:
 
 
 class DeferredLearner:
-    """A learner that is made at its first use, so that a campaign opens without importing it.
-
-    A missing package is reported when something is trained or represented, not before.
-    """
+    """A learner made at its first use, so that a campaign opens without importing it."""
 
     def __init__(self, make: Callable[[], Learner]) -> None:
         """Keep the function that makes the learner."""

@@ -153,10 +153,7 @@ def plan_sources(
     timed: bool = False,
     block_bytes: int = BLOCK_BYTES,
 ) -> SelectionPlan:
-    """Plan a selection from opened sources.
-
-    ``timed`` measures the speed of the rows, which takes up to a second.
-    """
+    """Plan a selection from opened sources; ``timed`` measures their speed, up to a second."""
     shapes = {
         name: tuple(source.shape[1:] for source in (v if isinstance(v, list) else [v]))
         for name, v in sources.items()

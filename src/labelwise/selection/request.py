@@ -299,10 +299,7 @@ class SoftmaxSource:
 
 
 def _open_probabilities(logits: Any, given: Any, on: Cluster) -> tuple[Any, Any]:
-    """The source of the probabilities, and what other processes and a checkpoint know them by.
-
-    Both are lists if ``logits``, the opened sources, and ``given`` are.
-    """
+    """The source of probabilities, and what others know them by; lists for several models."""
     if isinstance(logits, list):
         pairs = [_open_probabilities(*pair, on) for pair in zip(logits, given, strict=True)]
         return [source for source, _ in pairs], [value for _, value in pairs]

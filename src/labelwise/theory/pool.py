@@ -24,10 +24,7 @@ def read_model(model: int = 0, bias: bool = False) -> RowReader:
 
 
 def as_pool(features: Features, **others: Array) -> Shards:
-    """Blocks of an array or of a list of arrays (one per model); blocks are returned unchanged.
-
-    ``others`` are further representations of the same items; None is left out.
-    """
+    """Blocks of an array, or of one per model, with ``others``; blocks are returned as they are."""
     if hasattr(features, "map") and hasattr(features, "sum") and not is_array(features):
         return cast(Shards, features)
     several: list[Array] = list(features) if isinstance(features, list | tuple) else [features]

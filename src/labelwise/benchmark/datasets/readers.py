@@ -190,10 +190,7 @@ def read_tiny_imagenet(files: MatchedFiles) -> DatasetArrays:
 
 
 def read_celeba(files: MatchedFiles, *, side: int) -> DatasetArrays:
-    """CelebA, aligned: five points per face, as shares of the image; its own split.
-
-    The points are x and y of both eyes, the nose and both corners of the mouth.
-    """
+    """CelebA, aligned: x and y of eyes, nose and corners of the mouth, as shares of the image."""
     images, listed, parts = files
     name, data = take_file(listed)
     rows = [line.split() for line in data.decode().splitlines()[2:] if line.strip()]
@@ -301,10 +298,7 @@ def read_image_folders(
 
 
 def decode_image(name: str, data: bytes, mode: str, side: int | None = None) -> Arrays:
-    """Decode an image to uint8 ``(height, width)`` or ``(height, width, 3)``.
-
-    It is scaled to a square if ``side`` is given.
-    """
+    """Decode an image to uint8 ``(h, w)`` or ``(h, w, 3)``, as a square if ``side`` is given."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -444,10 +438,7 @@ def read_regression_table(
     delimiter: str = ",",
     share: float = 0.2,
 ) -> DatasetArrays:
-    """A table with columns to predict; a ``share`` of its rows is held out.
-
-    ``without`` names columns that are neither targets nor features.
-    """
+    """A table with ``targets`` to predict from columns not in ``without``, partly held out."""
     name, data = take_file(files[0])
     columns = read_columns(name, data.decode("utf-8", "replace"), delimiter)
     missing = [key for key in (*targets, *without) if key not in columns]
@@ -471,10 +462,7 @@ def read_satimage(files: MatchedFiles) -> DatasetArrays:
 
 
 def read_tab_separated(files: MatchedFiles, *, skip: int = 3) -> DatasetArrays:
-    """Lines of class, tab and text, in a training and a test file.
-
-    ``skip`` header lines; Orange's .tab files have three.
-    """
+    """Lines of class, tab and text, after ``skip`` header lines (three in Orange's .tab)."""
     parts: list[Arrays] = []
     order: list[str] = []
     for matches in files:

@@ -99,10 +99,7 @@ def _decode_texts(encoded: Mapping[str, Arrays]) -> DatasetArrays:
 
 
 def check_dataset(entry: DatasetEntry, arrays: DatasetArrays, digest: str) -> None:
-    """Compare a data set with its entry: counts, shape, classes and values must be right.
-
-    If only the checksum differs, for example by the order of items, this warns.
-    """
+    """Reject wrong counts, shapes, classes or values; a checksum that differs is a warning."""
     parts = (
         ("training", arrays.inputs, arrays.targets, entry.train_counts),
         ("test", arrays.test_inputs, arrays.test_targets, entry.test_counts),

@@ -49,10 +49,7 @@ class ExperimentRuns:
         return curves
 
     def is_complete(self, strategy: str) -> NDArray[np.bool_]:
-        """``(s,)``: which runs have every measurement that any run of the strategy has.
-
-        The first and the last number of labels are always required.
-        """
+        """``(s,)``: runs with the first, the last and all measurements of the strategy."""
         measured = np.isfinite(self.curves(strategy))
         required = np.asarray(measured.any(axis=0))
         required[[0, -1]] = True

@@ -354,10 +354,7 @@ def _collect_costs(experiment: ExperimentRuns, name: str) -> StrategyCosts:
 
 
 def _effective_shares(bought: Sequence[RoundResult]) -> Iterator[float]:
-    """Effective size of each round's weights as a share of the weighted picks.
-
-    These are the picks of a batch; in one-shot runs all picks up to that round.
-    """
+    """Effective size of weights as a share of the weighted picks, in one-shot runs all so far."""
     picks: dict[int, int] = {}
     for entry in bought:
         before = picks.get(entry.seed, 0) if entry.options.get("one_shot") else 0

@@ -127,10 +127,7 @@ def format_experiment(experiment: ExperimentRuns, against: Sequence[str] = FROZE
 
 
 def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
-    """Gains over random, strategies by experiments: first third and, in brackets, whole curve.
-
-    Points of accuracy, or per cent of the error of a regression.
-    """
+    """Gains over random, first third (whole curve), in points or per cent of the error."""
     every = dict.fromkeys(name for own in experiments for name in own.strategies)
     shown = [name for name in every if name not in (BASELINE, ORACLE)]
     lines = [

@@ -80,10 +80,7 @@ def split_embedding(rows: Embedding) -> tuple[ArrayDict, Read]:
 def make_single_block(
     rows: Embedding, k: int, centres: Embedding | None
 ) -> tuple[LocalShards, Read, Embedding | None]:
-    """A user's rows as one block, the function that reads them, and the centers.
-
-    Row numbers are the ids; more than ``n`` picks ``k`` are an error.
-    """
+    """A user's rows as one block with row numbers as ids, the function that reads it, centers."""
     rows, centres = prepare_inputs(rows, centres)
     if not 0 <= k <= len(rows):
         raise BadInput(f"k must be from 0 to {len(rows)}, the number of rows; got {k}")
@@ -206,10 +203,7 @@ def concat_embeddings(parts: list[Embedding]) -> Embedding:
 
 
 def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Array:
-    """Squared distance of every row ``(n, d)`` to its nearest center ``(m, d)``, ``(n,)``.
-
-    Rows and centers may be `Factored`; ``norms`` ``(n,)`` are squared norms of the rows.
-    """
+    """Squared distance of rows with squared ``norms`` to their nearest center, ``(n,)``."""
     xp, factored = namespace(norms), isinstance(rows, Factored)
     if not len(norms):
         return xp.zeros_like(norms)
@@ -272,10 +266,7 @@ class MovedReader:
 
 
 def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> MovedReader:
-    """``read``, with a move where that improves distances; a `MovedReader` is returned unchanged.
-
-    ``shifted``: whether rows far from the origin are shifted.
-    """
+    """``read``, moved where that improves distances (unless ``shifted``, without a shift)."""
     if isinstance(read, MovedReader):
         return read
     parts = [part for part in shards.map(_sample_block, read) if len(part[0])]

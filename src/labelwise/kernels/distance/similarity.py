@@ -187,10 +187,7 @@ def fit_kernel(
 
 
 def to_levels(similarities: Array, out: HostArray | None = None) -> Array:
-    """Similarities rounded down to multiples of 1 / 65,535: uint16, or float32 if not NumPy.
-
-    Similarities in a NumPy array are overwritten.
-    """
+    """Similarities, overwritten, as multiples of 1 / 65,535: uint16, or float32 if not NumPy."""
     if not isinstance(similarities, np.ndarray):
         xp = namespace(similarities)
         return xp.floor(xp.clip(similarities * LEVELS, 0, LEVELS))

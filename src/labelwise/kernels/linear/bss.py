@@ -353,10 +353,7 @@ class Barriers:
     """
 
     def __init__(self, dimension: int, gamma: float, placement: Array | None = None) -> None:
-        """Start from ``B = 0``, where ``tr E = gamma``.
-
-        ``B`` is decomposed on the device of ``placement``, on the host if None.
-        """
+        """Start from ``B = 0``, decomposed on the device of ``placement`` (the host if None)."""
         self.gamma, self.renewals = gamma, 0
         self._placement = np.empty(0) if placement is None else placement
         self.upper = 2 * dimension / gamma
@@ -459,10 +456,7 @@ class ThinFactor:
 
 
 def _invert_root(matrix: Floats) -> Floats:
-    """``R^-1`` for ``R R^T`` a small positive definite matrix.
-
-    Triangular LAPACK routines take a third of the time of a general inverse.
-    """
+    """``R^-1`` for ``R R^T`` a small matrix; LAPACK's triangular routines are three times faster."""
     factor, failed = dpotrf(matrix, lower=1, clean=1)
     if failed:
         raise np.linalg.LinAlgError("the barriers have been crossed")
@@ -554,10 +548,7 @@ def _explain_small_budget(
 def _fill_up(
     draws: BssDraws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int
 ) -> BssDraws:
-    """Add the rows of highest leverage that were not drawn, each with weight 1.
-
-    ``matrix`` is ``B``, ``(r, r)``; ``ids`` are those of all rows.
-    """
+    """Add rows of highest leverage that were not drawn, with weight 1; ``matrix`` is ``B``."""
     missing = budget - len(draws.ids)
     scores = comparable(candidates.leverage)
     scores[np.isin(ids, draws.ids)] = -1.0

@@ -83,10 +83,7 @@ def sort_rings(rings: ClockRings) -> ClockRings:
 
 
 def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) -> ClockRings:
-    """The ``k`` items of a block whose clocks ring first, or all that ever ring.
-
-    ``highest`` is the largest weight of all blocks; the clock of such an item has rate 1.
-    """
+    """The ``k`` first rings of a block; the clock of the ``highest`` weight has rate 1."""
     some = np.flatnonzero(weights > 0)
     times = waiting_times(seed, (_ARRIVALS,), weights[some] / highest, ids[some])
     if k < len(some):
@@ -96,10 +93,7 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
 
 
 def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[ClockRings, Ids]:
-    """The first ``k`` rings in the order of time, and the number of rings of each item by then.
-
-    ``rings`` are those of `first_rings` of all blocks, with the same seed and highest weight.
-    """
+    """The first ``k`` of the `first_rings` of all blocks, and how often each has rung by then."""
     first = rings.select(np.lexsort((rings.ids, rings.times))[:k])
     means = first.weights / highest * (first.times[-1] - first.times)
     if not means.sum() < 2**53:

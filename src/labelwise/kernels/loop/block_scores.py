@@ -95,10 +95,7 @@ def put_state(state: BlockState, positions: NDArray[np.intp], new: BlockState) -
 def score_rows(
     strategy: GreedyStrategy, state: BlockState, plan: Plan, ids: Callable[[], Ids]
 ) -> tuple[Floats, Floats]:
-    """Scores and their slack on the host; NaN and infinity are rejected.
-
-    ``ids()`` gives the items' ids, to name one with a wrong score.
-    """
+    """Scores and their slack on the host; ``ids()`` names an item whose score is not finite."""
     scores, slack = map(to_numpy, _score_on_device(strategy, state, plan))
     if not scores.max(initial=-np.inf) < np.inf:  # true for NaN, too
         wrong = ~(scores < np.inf)

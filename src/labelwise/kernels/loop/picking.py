@@ -138,10 +138,7 @@ def _score_block(
 
 
 def _find_contenders(scores: Floats, count: int) -> NDArray[np.intp]:
-    """Positions of all items that could be among the ``count`` largest scores, and a few more.
-
-    A sample estimates the threshold. If the estimate turns out too high, all items are kept.
-    """
+    """Positions that could be among the ``count`` largest scores, by the threshold of a sample."""
     some = scores[::SAMPLED_SCORE]
     place = max(len(some) - 2 * count // SAMPLED_SCORE - 16, 0)
     guess = np.partition(some, place)[place]
@@ -163,10 +160,7 @@ def pick_greedily(
     *,
     ahead: bool | None = None,
 ) -> Choice:
-    """Pick ``budget`` items greedily; ``0 < budget <= n``.
-
-    ``ahead`` forces or forbids picking ahead; by default it is done where rows are on a GPU.
-    """
+    """Pick ``budget`` items, ``ahead`` (forced or forbidden) by default where rows are on a GPU."""
     if strategy.ahead is not None and ahead is None:
         ahead = not isinstance(find_placement(shards), np.ndarray)
     picker = None

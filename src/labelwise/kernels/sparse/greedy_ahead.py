@@ -188,10 +188,7 @@ def _arrange_step(
 def pick_and_reweight(
     gain: GainRule, beta: float, steps: int, constants: Arrays, state: Arrays
 ) -> tuple[Arrays, Arrays]:
-    """One pick with its best weight, then de-bias steps of all weights, clipped at 0.
-
-    Same computation as `GreedyPursuit.add_pick`, without a value that the host would wait for.
-    """
+    """The computation of `GreedyPursuit.add_pick`, without a value that the host waits for."""
     matrix, norms, inverse, index, lowest = constants
     before, gradient, picked, costs = state
     xp = namespace(before)

@@ -67,10 +67,7 @@ class ThresholdingResult(NamedTuple):
 
 
 class SparsePoint(NamedTuple):
-    """A sparse vector over the items: sorted ids, values, and its image under Phi, ``(K, d)``.
-
-    An id of -1 marks an unused entry.
-    """
+    """A sparse vector: sorted ids (-1 if unused), values, and its image under Phi, ``(K, d)``."""
 
     ids: Array
     values: Array
@@ -133,10 +130,7 @@ def run_thresholding(
 
 
 def is_lower_objective(objective: float, other: float, problem: SparseProblem) -> bool:
-    """Whether a (scaled) objective is lower by more than rounding.
-
-    Rounding differs with the split into blocks, which must not decide.
-    """
+    """Whether an objective is lower by more than rounding, which differs with the blocks."""
     return bool(objective < other - CONVERGED * (_objective_scale(problem) + abs(other)))
 
 
@@ -300,10 +294,7 @@ def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
 def find_gradient(
     shard: Shard, problem: SparseProblem, point: MomentumPoint, residual: Array, placement: Array
 ) -> tuple[Array, Array]:
-    """Store the gradient ``g`` of f1 at a point in the block.
-
-    Returns the block's part of the image of ``g`` and of ``|g|^2``, on the device of ``placement``.
-    """
+    """Store the gradient ``g`` of f1; return its image and ``|g|^2`` where ``placement`` is."""
     part: ThresholdingBlock = shard.state[KEY]
     vectors, n = part.vectors(shard), len(shard)
     xp = namespace(part.gradient)

@@ -110,10 +110,7 @@ def pose_problem(
     terms: ObjectiveTerms,
     defaults: Mapping[str, tuple[float, float]],
 ) -> SparseProblem:
-    """Set up the problem in one pass over the rows.
-
-    ``defaults`` are the solver's ``(alpha, beta)`` for ``last_layer`` and ``bayesian`` vectors.
-    """
+    """Set up the problem in one pass; ``defaults`` are ``(alpha, beta)`` by the kind of vectors."""
     law, terms = law.check(), terms.check()
     mode = "bayesian" if all(shards.map(_is_bayesian_block)) else "last_layer"
     beta = defaults[mode][1] if terms.beta is None else terms.beta
@@ -207,10 +204,7 @@ def find_largest_variances(shards: Shards, law: LabelLaw, budget: int) -> tuple[
 def compute_vectors(
     rows: Rows, law: LabelLaw, placement: Array | None = None
 ) -> tuple[Factored, Array]:
-    """Vectors and variances of a few items in float64, on the device of ``placement``.
-
-    Without one they stay where small work on the rows is fastest.
-    """
+    """Vectors and variances of a few items in float64, on the device of ``placement`` if given."""
     if placement is None:
         placement = find_row_placement(next(iter(rows.values())))
     vectors, deviations = label_gradients(rows, law)

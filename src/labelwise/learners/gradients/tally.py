@@ -52,10 +52,7 @@ class GradientTally:
         return None if self.vector is None else self.vector[name]
 
     def add_gradients(self, rows: slice, gradients: Tensor, vector: Tensor | None) -> None:
-        """Add the per-item gradients ``(m, ...)`` of a parameter.
-
-        ``vector`` has the shape of one gradient, or is None.
-        """
+        """Add per-item gradients ``(m, ...)``; ``vector`` has the shape of one, or is None."""
         flat = gradients.flatten(1)
         if len(flat) == self.count and flat.shape[1] <= _SHORT:
             self._short.append((flat, vector))

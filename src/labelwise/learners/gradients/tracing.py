@@ -177,10 +177,7 @@ class GraphTrace:
 def trace_forward(
     module: nn.Module, b: int, device: torch.device, losses: Callable[..., Tensor]
 ) -> Iterator[GraphTrace]:
-    """Run the module with taps, which stay active while its backward pass may call layers.
-
-    ``losses(mark)`` computes the ``(b,)`` losses and calls ``mark`` with the module's outputs.
-    """
+    """Run the module with taps, active until its backward pass; ``losses(mark)`` marks outputs."""
     anchor = torch.zeros((), device=device, requires_grad=True)
     trace = GraphTrace(trainable_parameters(module), anchor, b)
     handles = []
@@ -296,10 +293,7 @@ def _tally_shared(shared: SharedCalls, tally: GradientTally) -> None:
 def _hook_broadcasts(
     trace: GraphTrace, single: GraphTrace, names: set[str], tally: GradientTally
 ) -> dict[str, Tensor]:
-    """Register hooks that tally the named parameters where they are broadcast to items.
-
-    Returns the parameters that will be tallied in the backward pass of ``trace``, by name.
-    """
+    """Tally the named parameters where they are broadcast to items; return those covered."""
     if trace.b == 1 or len(trace.edges) != len(single.edges):
         return {}
     counted: dict[str, Tensor] = {}

@@ -15,10 +15,7 @@ from labelwise.learners.training import LabelledItems, TrainingWatcher
 
 
 class ModuleWithState(nn.Module):
-    """A module that is called with parameters and buffers other than its own.
-
-    Layer names get the prefix ``"base."``, so layers can still be found and hooked.
-    """
+    """A module called with another state; names of its layers get the prefix ``"base."``."""
 
     def __init__(self, base: nn.Module, state: Mapping[str, Tensor]) -> None:
         """``state`` is in the format of ``base.state_dict()``; the base is not modified."""
@@ -42,10 +39,7 @@ def ignore_vmap_warnings() -> Iterator[None]:
 
 
 def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """The outputs of ``m`` linear layers at once, ``(b, m, K)``, in the precision of the weights.
-
-    ``features`` are ``(b, d)``, ``weights`` ``(m, K, d)``, ``biases`` ``(m, K)`` or None.
-    """
+    """Outputs ``(b, m, K)`` of ``m`` linear layers ``(m, K, d)`` at once, in their precision."""
     weights = weights.to(features.device)
     # Low precision would hide the differences of the draws.
     with torch.autocast(features.device.type, enabled=False):
@@ -81,10 +75,7 @@ class Members(TrainingWatcher, ABC):
 
     @abstractmethod
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
-        """The members' outputs (logits of classes, or values) for a batch, ``(b, count, K)``.
-
-        The module is trained and in eval mode; ``features`` ``(b, d)`` are the inputs of its head.
-        """
+        """The members' outputs for a batch, ``(b, count, K)``; ``features`` enter the head."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Tensors to save with the module."""

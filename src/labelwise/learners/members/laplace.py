@@ -71,10 +71,7 @@ class FullPosterior:
 
 @dataclass(frozen=True)
 class KroneckerPosterior:
-    """Independent weights with ``variances`` ``(K, e)`` in a rotated basis.
-
-    The columns of ``left`` ``(K, K)`` and ``right`` ``(e, e)`` are the basis.
-    """
+    """Independent weights ``(K, e)`` in the rotated basis ``left`` x ``right``."""
 
     mean: Tensor
     variances: Tensor

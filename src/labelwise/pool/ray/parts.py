@@ -84,10 +84,7 @@ class WorkerPool(Protocol):
         """Wait until each answer has arrived or is lost; return them."""
 
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
-        """Restart lost workers without their state.
-
-        A worker restarted since the given generations is skipped.
-        """
+        """Restart lost workers without their state, unless restarted since these generations."""
 
 
 @dataclass

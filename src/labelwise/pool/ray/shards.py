@@ -500,10 +500,7 @@ def open_ray_shards(
     labelled: Ids | None = None,
     progress: Progress | None = None,
 ) -> Iterator[RayShards]:
-    """Open a pool on Ray and close it on exit.
-
-    ``on`` is a cluster as in `connect`, or running actors, which are not closed.
-    """
+    """Open a pool on a cluster, as in `connect`, or on actors, which stay; close it on exit."""
     workers = on if isinstance(on, RayActors) else RayActors(actors, on=on)
     try:
         shards = RayShards(workers, values, count, ids=ids, labelled=labelled, progress=progress)

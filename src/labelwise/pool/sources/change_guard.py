@@ -39,10 +39,7 @@ class FileState(NamedTuple):
         return cls(this_machine(), {path: _read_status(Path(path)) for path in paths})
 
     def describe_difference(self, other: "FileState") -> str:
-        """A message about a file that differs; empty if none does.
-
-        Copies on two machines may have different times, but not different sizes.
-        """
+        """A message about a file whose size, or time on one machine, differs; empty if none."""
         for path in sorted(self.files.keys() | other.files.keys()):
             (ours, our_time), (theirs, their_time) = (
                 state.files.get(path, (0, 0)) for state in (self, other)

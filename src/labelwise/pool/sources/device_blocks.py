@@ -50,10 +50,7 @@ def move_to_device(sources: Sources, device: str) -> Sources:
 
 
 def join_tensors(sources: Sources, device: str) -> Sources:
-    """Read all representations as tensors on the device of those that are tensors already.
-
-    Arrays in memory are copied to the device once; files are streamed as in `move_to_device`.
-    """
+    """All representations on the device of the tensors: arrays copied once, files streamed."""
     place = _device(device)
 
     def brought(source: Source) -> Source:

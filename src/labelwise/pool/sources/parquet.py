@@ -154,10 +154,7 @@ def find_columns(schema: Arrow, where: str, id_column: str = ID) -> list[str]:
 
 
 def check_same_columns(tables: Sequence[ParquetTable], id_column: str = ID) -> ParquetTable:
-    """Reject files with other columns or types than the first that has rows, which is returned.
-
-    The types of a file without rows are ignored.
-    """
+    """The first file with rows; files with rows and other columns or types are rejected."""
     first = next((table for table in tables if table.metadata.num_rows), tables[0])
     expected = find_columns(first.schema, first.name, id_column)
     for table in tables:
@@ -258,10 +255,7 @@ def _open_lists(lists: Arrow) -> tuple[HostArray, Arrow]:
 
 
 def _to_numpy(column: Arrow) -> HostArray:
-    """The numbers of a column without missing ones.
-
-    Arrow's own conversion imports pandas (40 MB), so only booleans use it.
-    """
+    """The numbers of a column; Arrow's own conversion, for booleans only, imports pandas."""
     if str(column.type) == "bool":
         found: HostArray = column.to_numpy(zero_copy_only=False)
         return found
