@@ -456,7 +456,7 @@ class ThinFactor:
 
 
 def _invert_root(matrix: Floats) -> Floats:
-    """``R^-1`` for ``R R^T`` a small matrix; LAPACK's triangular routines are three times faster."""
+    """``R^-1`` for ``R R^T`` a small matrix, three times faster than a general inverse."""
     factor, failed = dpotrf(matrix, lower=1, clean=1)
     if failed:
         raise np.linalg.LinAlgError("the barriers have been crossed")
@@ -548,7 +548,7 @@ def _explain_small_budget(
 def _fill_up(
     draws: BssDraws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int
 ) -> BssDraws:
-    """Add rows of highest leverage that were not drawn, with weight 1; ``matrix`` is ``B``."""
+    """Add the rows of highest leverage that were not drawn, with weight 1; ``matrix`` is ``B``."""
     missing = budget - len(draws.ids)
     scores = comparable(candidates.leverage)
     scores[np.isin(ids, draws.ids)] = -1.0
