@@ -1,7 +1,7 @@
 """Play many runs on frozen features in parallel processes, in the order of a list, until a time.
 
 Usage: ``python benchmarks/frozen_jobs.py JOBS OUT.jsonl.gz --processes 16 --seconds 500``. A line
-of ``JOBS`` is an experiment, its strategies (``all``, or names or labels separated by ``;``) and
+of ``JOBS`` is an experiment, its strategies (``all``, or labels or names separated by ``;``) and
 seeds (``0-9``). Lines of unfinished runs are left out.
 """
 
@@ -33,8 +33,9 @@ def read_jobs(path):
         if wanted != "all":
             entrants = []
             for part in wanted.split(";"):
-                own = [e for e in protocol.entrants if part in (e.strategy, e.label)]
-                entrants += own or [Entrant(part)]
+                same = [e for e in protocol.entrants if e.label == part]
+                same = same or [e for e in protocol.entrants if e.strategy == part]
+                entrants += same or [Entrant(part)]
         for seed in range(int(first), int(last or first) + 1):
             for entrant in entrants:
                 yield protocol, entrant, seed
