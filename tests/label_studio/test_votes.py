@@ -17,7 +17,6 @@ from labelwise.label_studio.votes import (
     VOTES_FILE,
     ImportedVotes,
     import_votes,
-    remove_items,
 )
 
 LABELS = ("cat", "dog")
@@ -137,21 +136,23 @@ def test_a_disagreement_that_was_settled_stays_settled(record, tmp_path):
 
 def test_a_deleted_task_loses_its_labels_and_is_not_asked_for_again(record, tmp_path):
     import_votes(record, one("ann", "cat") | {4: TaskVotes({}, "bob")}, ImportedVotes(tmp_path))
-    assert remove_items(record, [3, 4, 5], ImportedVotes(tmp_path)) == {"withdrawn": 2}
+    assert import_votes(record, dict.fromkeys([3, 4, 5]), ImportedVotes(tmp_path)) == {
+        "withdrawn": 2
+    }
     ledger = record.ledger()
     assert not ledger.labels and not ledger.votes
     assert {item: (skip.by, skip.reason) for item, skip in ledger.skipped.items()} == dict.fromkeys(
         (3, 4, 5), (SYSTEM_ANNOTATOR, DELETED)
     )
     length = ledger.length
-    assert not any(remove_items(record, [3, 4, 5], ImportedVotes(tmp_path)).values())
+    assert not any(import_votes(record, dict.fromkeys([3, 4, 5]), ImportedVotes(tmp_path)).values())
     assert record.ledger().length == length
 
 
 def test_a_deleted_task_keeps_labels_from_elsewhere(record, tmp_path):
     record.tell({3: "dog"}, by="eve", anything=True)
     import_votes(record, one("ann", "cat"), ImportedVotes(tmp_path))
-    remove_items(record, [3], ImportedVotes(tmp_path))
+    import_votes(record, {3: None}, ImportedVotes(tmp_path))
     assert dict(record.ledger().labels) == {3: "dog"}
 
 

@@ -33,7 +33,7 @@ from labelwise.label_studio.tasks import (
     find_newest_version,
     lock_tasks,
 )
-from labelwise.label_studio.votes import ImportedVotes, import_votes, remove_items
+from labelwise.label_studio.votes import ImportedVotes, import_votes
 from labelwise.learner import Label
 from labelwise.pool.blocks import Progress
 from labelwise.record.events import Trained
@@ -250,7 +250,7 @@ class _SyncRun:
         if not gone:
             return
         items = [index.items[task] for task in gone if task in index.items]
-        self.result.words += remove_items(record, items, imported)
+        self.result.words += import_votes(record, dict.fromkeys(items), imported)
         self.result.gone = len(gone)
         self.tasks.save_facts(replace(facts, gone=(*facts.gone, *gone)))
 

@@ -6,7 +6,7 @@ are not touched, and the time of an annotation is not counted twice when its lab
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from labelwise.campaign.campaign_record import CampaignRecord
@@ -22,10 +22,6 @@ SKIPPED = "skipped in Label Studio"
 DELETED = "its task was deleted in Label Studio"
 
 ITEMS_PER_COMMIT = 5000
-
-DecideEvents = Callable[
-    [Ledger, int, TaskVotes, Mapping[str, float], float, Counter[str]], list[Event]
-]
 
 
 class ImportedVotes:
@@ -75,55 +71,43 @@ class ImportedVotes:
 
 
 def import_votes(
-    record: CampaignRecord, votes: Mapping[int, TaskVotes], imported: ImportedVotes
+    record: CampaignRecord, votes: Mapping[int, TaskVotes | None], imported: ImportedVotes
 ) -> Counter[str]:
     """Make the votes on items in the record the same as in Label Studio.
 
-    Empty votes withdraw everything that came from Label Studio.
+    Empty votes withdraw everything that came from there. None stands for a deleted task: its item
+    is skipped too, unless there are labels from elsewhere.
 
     Returns:
         Number of ``new`` and ``changed`` labels, and of items with ``withdrawn`` votes and
         ``skipped`` items.
     """
-    return _commit_votes(record, votes, imported, _find_changes)
-
-
-def remove_items(
-    record: CampaignRecord, items: Iterable[int], imported: ImportedVotes
-) -> Counter[str]:
-    """Withdraw the votes on deleted tasks, and skip the items; labels from elsewhere stay."""
-    return _commit_votes(record, dict.fromkeys(items, TaskVotes()), imported, _find_removals)
-
-
-def _commit_votes(
-    record: CampaignRecord,
-    votes: Mapping[int, TaskVotes],
-    imported: ImportedVotes,
-    decide: DecideEvents,
-) -> Counter[str]:
     counts: Counter[str] = Counter()
     items = list(votes)
     for first in range(0, len(items), ITEMS_PER_COMMIT):
-        part = {item: votes[item] for item in items[first : first + ITEMS_PER_COMMIT]}
+        part = items[first : first + ITEMS_PER_COMMIT]
         after = {item: _sum_seconds(votes[item], imported.get_seconds(item)) for item in part}
         imported.save_votes(after, add=True)
 
-        def decide_part(
-            ledger: Ledger, now: float, part: Mapping[int, TaskVotes] = part
+        def decide(
+            ledger: Ledger, now: float, part: Sequence[int] = part
         ) -> tuple[list[Event], Counter[str]]:
             found: Counter[str] = Counter()
             events: list[Event] = []
-            for item, given in part.items():
-                events += decide(ledger, item, given, imported.get_seconds(item), now, found)
+            for item in part:
+                known = imported.get_seconds(item)
+                events += _find_changes(ledger, item, votes[item], known, now, found)
             return events, found
 
-        counts += record.commit(decide_part)
+        counts += record.commit(decide)
         imported.save_votes(after, add=False)
     return counts
 
 
-def _sum_seconds(given: TaskVotes, before: Mapping[str, float]) -> dict[str, float]:
+def _sum_seconds(given: TaskVotes | None, before: Mapping[str, float]) -> dict[str, float]:
     """Compute the seconds of every current annotator; they never decrease."""
+    if given is None:
+        return {}
     found = {by: max(vote.seconds or 0.0, before.get(by, 0.0)) for by, vote in given.votes.items()}
     if given.skip is not None:
         found[given.skip] = before.get(given.skip, 0.0)
@@ -133,7 +117,7 @@ def _sum_seconds(given: TaskVotes, before: Mapping[str, float]) -> dict[str, flo
 def _find_changes(
     ledger: Ledger,
     item: int,
-    given: TaskVotes,
+    given: TaskVotes | None,
     imported: Mapping[str, float],
     now: float,
     counts: Counter[str],
@@ -143,11 +127,16 @@ def _find_changes(
     A label ends a skip, so the skip comes last, and is repeated if it has to stay.
     """
     votes, skip = ledger.votes.get(item, {}), ledger.skipped.get(item)
+    current = given or TaskVotes()
     events: list[Event] = []
     for by in imported:
-        if by not in given.votes and by != given.skip:
+        if by not in current.votes and by != current.skip:
             events += _withdraw_vote(ledger, item, by, now)
     counts["withdrawn"] += bool(events)
+    if given is None:
+        if votes.keys() <= imported.keys() and (skip is None or skip.by in imported):
+            events.append(Skipped(now, item, SYSTEM_ANNOTATOR, DELETED))
+        return events
     changed = [by for by, vote in given.votes.items() if votes.get(by) != vote.label]
     for by in changed:
         vote = given.votes[by]
@@ -162,24 +151,6 @@ def _find_changes(
         if changed or not already:
             events.append(Skipped(now, item, given.skip, SKIPPED))
             counts["skipped"] += not already
-    return events
-
-
-def _find_removals(
-    ledger: Ledger,
-    item: int,
-    given: TaskVotes,
-    imported: Mapping[str, float],
-    now: float,
-    counts: Counter[str],
-) -> list[Event]:
-    """Find the events that remove an item whose task was deleted."""
-    events = [event for by in imported for event in _withdraw_vote(ledger, item, by, now)]
-    counts["withdrawn"] += bool(events)
-    skip = ledger.skipped.get(item)
-    others = [by for by in ledger.votes.get(item, {}) if by not in imported]
-    if not others and (skip is None or skip.by in imported):
-        events.append(Skipped(now, item, SYSTEM_ANNOTATOR, DELETED))
     return events
 
 

@@ -279,12 +279,9 @@ def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undon
 @changing.post("/return", summary="Return leased items without a label")
 def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
     """Other annotators can lease them at once."""
-
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
-        events = site.leases.return_items(ledger, by, body.ids, now)
-        return events, ledger.length + len(events)
-
-    return bodies.Done(length=site.record.commit(decide))
+    return site.commit_events(
+        lambda ledger, now: site.leases.return_items(ledger, by, body.ids, now)
+    )
 
 
 @changing.post("/leave", summary="Report that a page is closed: its leases are returned")
@@ -296,12 +293,9 @@ def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done
     """
     if not by.page:
         raise BadInput("X-Labelwise-Page is missing; send the word with which items were leased")
-
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
-        events = site.leases.leave(ledger, by, body.ids, body.answered, now)
-        return events, ledger.length + len(events)
-
-    return bodies.Done(length=site.record.commit(decide))
+    return site.commit_events(
+        lambda ledger, now: site.leases.leave(ledger, by, body.ids, body.answered, now)
+    )
 
 
 @reading.get(

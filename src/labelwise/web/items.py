@@ -642,12 +642,11 @@ class NoteBody(bodies.RequestBody):
 def note(site: TheSite, by: Annotator, body: NoteBody) -> bodies.Done:
     """One note per person and item; another one replaces it."""
 
-    def decide(ledger: Ledger, now: float) -> tuple[list[Event], int]:
+    def make_events(ledger: Ledger, now: float) -> list[Event]:
         if body.id >= ledger.items:
             raise UnknownName(f"the campaign has no item {body.id}")
         text = body.text.strip()
         same = ledger.notes.get(body.id, {}).get(by, "") == text
-        events: list[Event] = [] if same else [Noted(now, body.id, text, by)]
-        return events, ledger.length + len(events)
+        return [] if same else [Noted(now, body.id, text, by)]
 
-    return bodies.Done(length=site.record.commit(decide))
+    return site.commit_events(make_events)

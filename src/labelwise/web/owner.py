@@ -1,7 +1,6 @@
 """Actions of the owner of a campaign on the page: settings, classes, and an invitation."""
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Query, Request
@@ -13,7 +12,6 @@ from labelwise.campaign.defaults import check_strategy
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Changed, Event, Renamed
-from labelwise.record.ledger import Ledger
 from labelwise.strategies import strategies
 from labelwise.web import bodies
 from labelwise.web.address import make_address
@@ -134,17 +132,12 @@ def change_class(request: Request, site: TheSite, by: Annotator, body: ClassBody
     known = {str(one) for one in settings.classes or ()}
     if body.rename is not None or body.description is not None or body.name in known:
         _check_owner(request)
-
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
-        events = class_events(ledger, site.record.settings_of(ledger), body, by, now)
-        return events, ledger.length + len(events)
-
-    return bodies.Done(length=site.record.commit(decide))
+    return site.commit_events(
+        lambda ledger, now: class_events(site.record.settings_of(ledger), body, by, now)
+    )
 
 
-def class_events(
-    ledger: Ledger, settings: Settings, body: ClassBody, by: str, now: float
-) -> list[Event]:
+def class_events(settings: Settings, body: ClassBody, by: str, now: float) -> list[Event]:
     """Events that add, describe, rename or merge a class; its labels get the new name."""
     if settings.regression:
         raise BadInput("a regression has no classes")

@@ -116,6 +116,15 @@ class CampaignSite:
             self._state = views.show_state(ledger, settings)
         return self._state.model_copy(update={"you": views.show_person(ledger, by)})
 
+    def commit_events(self, make_events: Callable[[Ledger, float], Sequence[Event]]) -> bodies.Done:
+        """Record the events that ``make_events(ledger, now)`` returns."""
+
+        def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
+            events = make_events(ledger, now)
+            return events, ledger.length + len(events)
+
+        return bodies.Done(length=self.record.commit(decide))
+
     # Items and answers.
 
     def accept_answers(
