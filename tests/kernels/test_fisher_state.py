@@ -52,6 +52,38 @@ def test_the_best_candidate_is_that_of_the_formula(sign):
     assert KEY not in shard.state
 
 
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_after_an_update_the_best_candidate_is_that_of_the_new_inverse(sign, projected):
+    shard, _ = make_block(40)
+    features, basis = shard.rows["features"], np.linalg.qr(make_features(4, 2))[0]
+    features = features @ basis if projected else features
+    plan = PLAN._replace(dimension=features.shape[1], directions=basis if projected else None)
+    roots = 0.5 * fisher_roots(features, shard.rows["probabilities"])
+    size = roots.shape[2]
+    fisher = np.diag(np.arange(1.0, size + 1))
+    information = 3 * np.eye(size) + np.einsum("nki,nkj->ij", roots[:10], roots[:10])
+    inverse = np.linalg.inv(information)
+    start_candidates(shard, plan, inverse, inverse @ fisher @ inverse, shard.ids)
+    moved = information - sign * roots[4].T @ roots[4]
+    after = np.linalg.inv(moved)
+    values, vectors = np.linalg.eigh(sign * (after - inverse))
+    root = vectors[:, -3:] * np.sqrt(np.maximum(values[-3:], 0))
+    image = inverse @ fisher @ root
+    update = InverseUpdate(104, sign, root, image, root.T @ fisher @ root)
+    outer = after @ fisher @ after
+    worth = np.array(
+        [
+            np.trace(np.linalg.solve(np.eye(3) - sign * v @ after @ v.T, v @ outer @ v.T))
+            for v in roots
+        ]
+    )
+    worth[4] = sign * np.inf
+    found = find_best_candidate(shard, plan, update, sign)
+    assert found.item == shard.ids[np.argmax(-sign * worth)]
+    assert found.worth == pytest.approx(-sign * np.max(-sign * worth), rel=1e-7)
+
+
 def test_a_block_without_candidates_has_no_best():
     shard, _ = make_block(1)
     start_candidates(shard, PLAN, np.eye(12), np.eye(12), shard.ids)

@@ -25,8 +25,8 @@ Features of more than ``directions`` columns are projected first to the directio
 have the largest mean square, and ``d`` is their number from then on.
 
 Cost: ``O(n d^2 K^2)`` once, then ``O(n d K^2)`` and ``O((K d)^2 K)`` per step. Memory: four
-``K d x K d`` matrices and ``2 K^2`` numbers per candidate; ``memory_gib`` limits either, and
-``candidates`` picks from a random part of the pool only.
+``K d x K d`` matrices and ``2 K^2`` numbers per candidate, and ``d + K`` more if features are
+projected; ``memory_gib`` limits either, and ``candidates`` picks from a random part of the pool.
 
 Reference: J. Ash, S. Goel, A. Krishnamurthy, S. Kakade, "Gone Fishing: Neural Active Learning with
 Fisher Embeddings", NeurIPS 2021.
@@ -174,7 +174,8 @@ def check_job(job: Job) -> None:
     count = job.items if candidates is None else min(candidates, job.items)
     classes = job.width("probabilities") if given and task != "regression" else 1
     size = classes * _count_directions(job)
-    matrices, kept = 4 * size**2 * 8 / 2**30, 2 * count * classes**2 * 8 / 2**30
+    projected = size // classes + classes if size < classes * job.width() else 0
+    matrices, kept = 4 * size**2 * 8 / 2**30, count * (2 * classes**2 + projected) * 8 / 2**30
     if matrices > memory_gib:
         raise BadInput(
             f"bait needs {matrices:.3g} GiB for matrices of {size} rows (classes times features) "
@@ -295,16 +296,18 @@ def _update_inverse(
 
 
 def estimate_cost(job: Job) -> Cost:
-    """A pass per added item; removed items are in memory."""
-    classes = max(job.width("probabilities"), 1)
-    candidates = job.options["candidates"] or job.items
+    """A pass per added item, unless projected features are kept; removed items are in memory."""
+    classes, width = max(job.width("probabilities"), 1), _count_directions(job)
+    candidates, projected = job.options["candidates"] or job.items, width < job.width()
+    share = min(candidates / max(job.items, 1), 1)
+    kept = 8 * (width + classes) if projected else 0
     return Cost(
         passes=(2, 2 * job.budget + 3),
-        usual=2 * job.budget + 1,
-        columns=classes**2 * (_count_directions(job) + 4 * job.budget),
-        item_bytes=56.0 + 24 * classes**2 * min(candidates / max(job.items, 1), 1),
-        held_bytes=6 * 8.0 * (classes * _count_directions(job)) ** 2 + job.gram_bytes,
-        state_bytes=16 * classes**2 * min(candidates / max(job.items, 1), 1),
+        usual=5 if projected else 2 * job.budget + 1,
+        columns=classes**2 * (width + 4 * job.budget),
+        item_bytes=56.0 + (24 * classes**2 + kept) * share,
+        held_bytes=6 * 8.0 * (classes * width) ** 2 + 24.0 * job.width() ** 2,
+        state_bytes=(16 * classes**2 + kept) * share,
         holds=f"two {classes} x {classes} matrices per candidate",
     )
 

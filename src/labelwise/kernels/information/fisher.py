@@ -5,13 +5,23 @@ With class probabilities :math:`p` and features :math:`h` the information of an 
 rows :math:`\sqrt{p_c} (e_c - p) \otimes h`. For regression ``K`` is 1 and :math:`V = h^\top`. The
 matrices :math:`V` are multiplied without being formed.
 
-Every candidate of a block keeps :math:`V M^{-1} V^\top` and :math:`V M^{-1} F M^{-1} V^\top`,
-``K x K`` each. A block updates them after each added or removed item and returns its best
-candidate.
+Every candidate of a block keeps :math:`A = V M^{-1} V^\top` and
+:math:`B = V M^{-1} F M^{-1} V^\top`, ``K x K`` each, and its features if they are projected. A
+block updates the matrices after each added or removed item and returns its best candidate. The
+worth :math:`\mathrm{tr} [B (I + A)^{-1}]` of an addition is a mean of :math:`1 / (1 + x)` over the
+eigenvalues of :math:`A`, times :math:`\mathrm{tr} B`. This function is convex, so that the worth
+lies between its tangent at the mean and its chord:
+
+.. math:: \frac{(\mathrm{tr} B)^2}{\mathrm{tr} B + \mathrm{tr} A B}
+    \le \mathrm{tr} [B (I + A)^{-1}]
+    \le \mathrm{tr} B - \frac{\mathrm{tr} A B}{1 + \lVert A \rVert} .
+
+Equations are solved only for candidates that can be the best by these bounds.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +37,7 @@ from labelwise.arrays import (
     largest,
     like,
     namespace,
+    row_dots,
     take,
     to_numpy,
 )
@@ -34,12 +45,14 @@ from labelwise.errors import BadInput
 from labelwise.kernels.scaling import apply_scale
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
+from labelwise.threads import run_in_threads, split_range
 
 KEY = "bait"
 ROUNDED = "rounding hides the differences between the items; give a larger ridge to bait"
 POSSIBLE = 1e-6  # Part by which rounding may lower the bound of a candidate that is the best
 NUMBERS_AT_ONCE = 1 << 20  # Numbers per temporary array
-ROWS_AT_ONCE = 8192  # Rows whose Fisher information is summed at a time
+ROWS_AT_ONCE = 8192  # Rows that are multiplied with a matrix at a time
+ROWS_IN_CACHE = 512  # Candidates whose small matrices one thread updates at a time
 
 
 def fisher_sum(features: Array, probabilities: Array | None) -> Array:
@@ -73,13 +86,11 @@ def fisher_roots(features: Array, probabilities: Array | None) -> Array:
     return xp.reshape(mixes[:, :, :, None] * features[:, None, None, :], (n, classes, -1))
 
 
-def fisher_products(features: Array, probabilities: Array | None, matrix: Array) -> Array:
-    """``V A`` for every item and one ``(K d, m)`` matrix ``A``: ``(n, K, m)``."""
-    xp = namespace(features)
-    n, d = features.shape
-    columns = matrix.shape[1]
-    side = xp.reshape(xp.permute_dims(xp.reshape(matrix, (-1, d, columns)), (1, 0, 2)), (d, -1))
-    return _mix_classes(xp.reshape(xp.matmul(features, side), (n, -1, columns)), probabilities)
+def multiply_classes(features: Array, matrix: Array, classes: int) -> Array:
+    """Features times each of the ``K`` parts of a ``(K d, m)`` matrix: ``(n, K, m)``."""
+    xp, (n, d), columns = namespace(features), features.shape, matrix.shape[1]
+    parts = xp.permute_dims(xp.reshape(matrix, (classes, d, columns)), (1, 0, 2))
+    return xp.reshape(xp.matmul(features, xp.reshape(parts, (d, -1))), (n, classes, columns))
 
 
 def fisher_squares(features: Array, probabilities: Array | None, matrix: Array) -> Array:
@@ -129,13 +140,30 @@ class InverseUpdate(NamedTuple):
 
 @dataclass
 class CandidateMatrices:
-    """Candidates of a block, with ``V M^-1 V^T`` and ``V M^-1 F M^-1 V^T``, ``(n, K, K)``."""
+    """Candidates of a block, with ``V M^-1 V^T`` and ``V M^-1 F M^-1 V^T``, ``(n, K, K)``.
+
+    If a plan projects features, ``projected`` are those of the candidates ``(n, d)``, and
+    ``probabilities`` are kept, too; else both are None.
+    """
 
     positions: NDArray[np.intp]
     ids: Ids
     open: NDArray[np.bool_]
     inner: Array
     outer: Array
+    projected: Array | None = None
+    probabilities: Array | None = None
+
+    def iterate_chunks(
+        self, rows: Rows, plan: FisherPlan, step: int = 0
+    ) -> Iterator[tuple[slice, Array, Array | None]]:
+        """Like the function of this name, for the candidates."""
+        if self.projected is None:
+            yield from iterate_chunks(rows, self.positions, plan, step)
+            return
+        for at in split_range(len(self.positions), step or _count_rows(plan)):
+            known = self.probabilities
+            yield at, self.projected[at], None if known is None else known[at]
 
 
 class BestCandidate(NamedTuple):
@@ -150,16 +178,22 @@ def iterate_chunks(
     rows: Rows, positions: NDArray[np.intp], plan: FisherPlan, step: int = 0
 ) -> Iterator[tuple[slice, Array, Array | None]]:
     """Features and probabilities (None for regression) in float64, some rows at a time."""
-    step = step or max(NUMBERS_AT_ONCE // (plan.classes * max(plan.dimension, plan.classes)), 1)
+    step = step or _count_rows(plan)
     for first in range(0, len(positions), step):
         at = slice(first, first + step)
         features = apply_scale(float64(take(rows["features"], positions[at])), plan.unit)
         if plan.directions is not None:
             features = namespace(features).matmul(features, like(plan.directions, features))
-        if plan.regression:
-            yield at, features, None
-        else:
-            yield at, features, float64(take(rows["probabilities"], positions[at]))
+        yield at, features, _read_probabilities(rows, positions[at], plan)
+
+
+def _count_rows(plan: FisherPlan) -> int:
+    """Rows of a chunk."""
+    return max(NUMBERS_AT_ONCE // (plan.classes * max(plan.dimension, plan.classes)), 1)
+
+
+def _read_probabilities(rows: Rows, positions: NDArray[np.intp], plan: FisherPlan) -> Array | None:
+    return None if plan.regression else float64(take(rows["probabilities"], positions))
 
 
 def find_directions(shards: Shards, count: int) -> Floats | None:
@@ -197,16 +231,23 @@ def start_candidates(
 ) -> None:
     """Compute the two matrices of every candidate of a block."""
     positions = np.flatnonzero(np.isin(shard.ids, chosen))
-    features = shard.rows["features"]
-    xp = namespace(features)
-    shape = (len(positions), plan.classes, plan.classes)
-    kept = [xp.empty(shape, dtype=xp.float64, device=device(features)) for _ in range(2)]
-    for array, matrix in zip(kept, (inverse, outer), strict=True):
+    features, count = shard.rows["features"], len(positions)
+    make_empty = partial(namespace(features).empty, device=device(features))
+    dtype = namespace(features).float64
+    shape = (count, plan.classes, plan.classes)
+    inner_part, outer_part = (make_empty(shape, dtype=dtype) for _ in range(2))
+    still = np.ones(count, dtype=bool)
+    part = CandidateMatrices(positions, shard.ids[positions], still, inner_part, outer_part)
+    if plan.directions is not None:
+        part.projected = make_empty((count, plan.dimension), dtype=dtype)
+        part.probabilities = _read_probabilities(shard.rows, positions, plan)
+        for at, h, _ in iterate_chunks(shard.rows, positions, plan):
+            part.projected[at] = h
+    for array, matrix in ((part.inner, inverse), (part.outer, outer)):
         there = like(matrix, features)
-        for at, h, p in iterate_chunks(shard.rows, positions, plan):
+        for at, h, p in part.iterate_chunks(shard.rows, plan):
             array[at] = plan.scale**2 * fisher_squares(h, p, there)
-    still = np.ones(len(positions), dtype=bool)
-    shard.state[KEY] = CandidateMatrices(positions, shard.ids[positions], still, *kept)
+    shard.state[KEY] = part
 
 
 def find_best_candidate(
@@ -220,37 +261,81 @@ def find_best_candidate(
     places = np.flatnonzero(part.open)
     if not len(places):
         return None
-    xp = namespace(part.inner)
-    outer_traces = to_numpy(xp.linalg.trace(part.outer))[places]
-    size = float(outer_traces.max())
+    lowest, highest, traces = _bound_worths(part)
+    size = float(traces[places].max())
     if sign < 0:
-        # tr(outer) / (1 + tr(inner)) <= worth <= tr(outer): most candidates cannot be the best.
-        least = outer_traces / (1 + to_numpy(xp.linalg.trace(part.inner))[places])
-        places = places[outer_traces >= float(least.max()) * (1 - POSSIBLE)]
-    inner, outer = take(part.inner, places), take(part.outer, places)
-    unit = xp.eye(plan.classes, dtype=xp.float64, device=device(part.inner))
-    try:
-        solved = xp.linalg.solve(unit - sign * inner, outer)
-    except (np.linalg.LinAlgError, RuntimeError) as error:  # torch raises RuntimeError
-        raise BadInput(ROUNDED) from error
-    worth, ids = comparable(xp.linalg.trace(solved)), part.ids[places]
+        bar = float(lowest[places].max()) * (1 - POSSIBLE)
+        places = places[highest[places] + POSSIBLE * traces[places] >= bar]
+    worth, ids = comparable(_solve_worths(part, places, sign)), part.ids[places]
     best = largest(-sign * worth, 1, -sign * ids)[0]
     return BestCandidate(float(worth[best]), int(ids[best]), size)
+
+
+def _solve_worths(part: CandidateMatrices, places: NDArray[np.intp], sign: int) -> Floats:
+    """``tr [B (I - s A)^-1]`` of some candidates, ``(n,)`` on the host."""
+    xp = namespace(part.inner)
+    unit = xp.eye(part.inner.shape[1], dtype=xp.float64, device=device(part.inner))
+
+    def solve(span: slice) -> Floats:
+        inner, outer = take(part.inner, places[span]), take(part.outer, places[span])
+        return to_numpy(xp.linalg.trace(xp.linalg.solve(unit - sign * inner, outer)))
+
+    try:
+        return np.concatenate(run_in_threads(solve, _split_rows(len(places), part.inner)))
+    except (np.linalg.LinAlgError, RuntimeError) as error:  # torch raises RuntimeError
+        raise BadInput(ROUNDED) from error
+
+
+def _bound_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
+    """Bounds of what adding each candidate is worth, and ``tr B``, ``(n,)`` on the host."""
+    xp, (count, classes, _) = namespace(part.inner), part.inner.shape
+
+    def sum_products(span: slice) -> Floats:
+        inner, outer = (xp.reshape(m[span], (-1, classes**2)) for m in (part.inner, part.outer))
+        sums = (xp.linalg.trace(part.outer[span]), row_dots(inner, outer), row_dots(inner, inner))
+        return to_numpy(xp.stack(sums))
+
+    spans = _split_rows(count, part.inner)
+    traces, cross, squares = np.concatenate(run_in_threads(sum_products, spans), axis=1)
+    cross = np.maximum(cross, 0)
+    highest = traces - cross / (1 + np.sqrt(squares))
+    total = traces + cross
+    return traces**2 / np.where(total > 0, total, 1.0), highest, traces
+
+
+def _split_rows(count: int, rows: Array) -> list[slice]:
+    """Slices for one thread each, or one slice of an array that is not NumPy's."""
+    return split_range(count, ROWS_IN_CACHE if isinstance(rows, np.ndarray) else max(count, 1))
 
 
 def _update_candidates(
     part: CandidateMatrices, rows: Rows, plan: FisherPlan, update: InverseUpdate
 ) -> None:
-    """Count one added or removed item in the matrices of the candidates."""
-    xp = namespace(part.inner)
-    for at, h, p in iterate_chunks(rows, part.positions, plan):
-        y = plan.scale * fisher_products(h, p, like(update.root, h))
-        z = plan.scale * fisher_products(h, p, like(update.image, h))
-        transposed = xp.matrix_transpose(y)
-        cross = xp.matmul(z, transposed)
-        core = xp.matmul(y, xp.matmul(like(update.core, h), transposed))
-        part.inner[at] += update.sign * xp.matmul(y, transposed)
-        part.outer[at] += update.sign * (cross + xp.matrix_transpose(cross)) + core
+    """Count one added or removed item in the matrices of the candidates.
+
+    With ``Y = V W`` and ``Z = V (s G + W C / 2)``, where ``W``, ``G``, ``C`` and ``s`` are the
+    update's root, image, core and sign, the matrices change by ``s Y Y^T`` and ``Z Y^T + Y Z^T``.
+    """
+    classes = plan.classes
+    image = update.sign * update.image + 0.5 * (update.root @ update.core)
+    both = np.concatenate([update.root, image], axis=1) * plan.scale
+    for at, h, p in part.iterate_chunks(rows, plan, ROWS_AT_ONCE):
+        products = multiply_classes(h, like(both, h), classes)
+        add = partial(_add_products, products, p, part.inner[at], part.outer[at], update.sign)
+        run_in_threads(add, _split_rows(len(h), h))
+
+
+def _add_products(
+    products: Array, probabilities: Array | None, inner: Array, outer: Array, sign: int, span: slice
+) -> None:
+    """Update the matrices of some candidates by ``V`` times the root and the image."""
+    xp, classes = namespace(products), inner.shape[1]
+    mixed = _mix_classes(products[span], None if probabilities is None else probabilities[span])
+    y, z = mixed[..., :classes], mixed[..., classes:]
+    transposed = xp.matrix_transpose(y)
+    inner[span] += sign * xp.matmul(y, transposed)
+    cross = xp.matmul(z, transposed)
+    outer[span] += cross + xp.matrix_transpose(cross)
 
 
 def drop_candidates(shard: Shard) -> None:
