@@ -6,9 +6,11 @@ matrix products stay on the calling thread (`labelwise.arrays`), because additio
 would compete for the cores.
 """
 
+import gc
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import TypeVar
 
@@ -69,3 +71,15 @@ def split_range(count: int, step: int) -> list[slice]:
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     return [slice(first, min(first + step, count)) for first in range(0, max(count, 1), step)]
+
+
+@contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Look for no reference cycles meanwhile, which takes long among a million new objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -7,15 +7,15 @@ GPU, which a small network does not fill, many take little longer than one. The 
 `labelwise.TorchLearner.fit` of each network up to rounding.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, Floats
 from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.learner import FitReport
 from labelwise.learners.members import Members
@@ -36,7 +36,9 @@ EPOCH_METHODS = ("begin", "epoch_done")  # Methods of members that are called pe
 class BatchableLearner(TorchLearner):
     """A `TorchLearner` whose training can run outside, between `prepare` and `finish`."""
 
-    def __init__(self, make_module: Any, *, kind: Hashable, **options: Any) -> None:
+    def __init__(
+        self, make_module: Callable[[], nn.Module], *, kind: Hashable, **options: Any
+    ) -> None:
         """Store the options.
 
         Learners of the same ``kind`` differ only in the state of their modules; ``options`` are
@@ -71,7 +73,7 @@ class BatchableLearner(TorchLearner):
         """The settings of the training."""
         return self._settings
 
-    def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> TrainingStart:
+    def prepare(self, inputs: Array, targets: Array, weights: Array, *, seed: int) -> TrainingStart:
         """The part of `fit` before the training."""
         with seed_torch(seed, self._device):
             return self._prepare(inputs, targets, weights, seed)
@@ -89,9 +91,9 @@ class TrainingTask:
     """A learner and the arguments of its `fit`."""
 
     learner: BatchableLearner
-    inputs: Any
-    targets: Any
-    weights: Any
+    inputs: Array
+    targets: Array
+    weights: Array
     seed: int
 
     def fit(self) -> FitReport:
@@ -188,7 +190,7 @@ class LastLayerLearner(BatchableLearner):
         """An exact fit is never batched."""
         return True
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+    def fit(self, inputs: Array, targets: Array, weights: Array = None, *, seed: int) -> FitReport:
         """Solve the problem; the arguments are those of `TorchLearner.fit`."""
         clock = DeviceClock(self.device)
         start = self.prepare(inputs, targets, weights, seed=seed)

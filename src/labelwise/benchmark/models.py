@@ -19,12 +19,11 @@ networks the networks are the members.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Ids, to_numpy
+from labelwise.arrays import Array, Ids, to_numpy
 from labelwise.benchmark.batched import BatchableLearner, LastLayerLearner, TrainingTask
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
@@ -41,6 +40,7 @@ from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.members.variational import VariationalMembers
 from labelwise.learners.primal_dual import PrimalDualLearner
 from labelwise.learners.torch_learner import TorchLearner
+from labelwise.pool.ids import Keys
 from labelwise.pool.pool import Pool
 from labelwise.strategies import get
 
@@ -56,7 +56,7 @@ class ItemPool(Pool):
         """Hold items under their ids."""
         super().__init__(items, ids)
 
-    def take(self, keys: Any) -> ItemSubset:
+    def take(self, keys: Keys) -> ItemSubset:
         """The given items, without a copy."""
         return ItemSubset(self.inputs, self.find_positions(keys))
 
@@ -86,7 +86,7 @@ class ModelSet:
         return learners[0] if len(learners) == 1 else Committee(learners, names=list(self.learners))
 
     def make_tasks(
-        self, positions: NDArray[np.intp], targets: Any, weights: Any, seed: int
+        self, positions: NDArray[np.intp], targets: Array, weights: Array, seed: int
     ) -> list[TrainingTask]:
         """One training per network, on the items at ``positions`` of the pool."""
         seeds = network_seeds(seed, len(self.learners))

@@ -6,12 +6,10 @@ one list of ids, one of labels, and so on. A ledger of 1,000,000 events loads in
 (docs/decisions/json-snapshots.md).
 """
 
-import gc
 import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import astuple
 from typing import Any
 
@@ -21,6 +19,7 @@ from labelwise.record.events import Asked, Trained, event_from_json, event_to_js
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.record.votes import AnnotatorWork, Resolution, Skip
+from labelwise.threads import pause_garbage_collection
 
 FORMAT = 3  # Format number; 1 was a binary format, 2 had no released items
 
@@ -44,7 +43,7 @@ def load_ledger(storage: Storage, campaign: str) -> Ledger:
         >>> load_ledger(storage, "birds").labels
         {3: 'owl'}
     """
-    with _pause_garbage_collection():
+    with pause_garbage_collection():
         ledger = _load_snapshot(storage, campaign) or Ledger()
         ledger.extend(storage.read(campaign, ledger.length))
         save_snapshot_if_due(storage, campaign, ledger)
@@ -168,15 +167,3 @@ def _split_columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[An
 def _share_texts(values: Iterable[Any]) -> Iterator[Any]:
     """Use one object for equal texts: JSON makes one for each."""
     return (sys.intern(value) if type(value) is str else value for value in values)
-
-
-@contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection, which would visit a million new objects repeatedly."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Ids
+from labelwise.arrays import Array, Ids
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 from labelwise.kernels.calibration import softmax
@@ -73,7 +73,7 @@ def measure_baseline(labels: Sequence[Label], mean: float, mse: float) -> JsonOb
     return {"baseline": baseline, "r2": 1 - mse / baseline} if baseline > 0 else {}
 
 
-def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) -> JsonObject:
+def measure_out_of_fold(logits: Array, targets: Array, *, regression: bool = False) -> JsonObject:
     """Measures of out-of-fold predictions: ``accuracy``, or ``mse``, ``baseline`` and ``r2``.
 
     ``(m, K)`` logits with ``(m,)`` columns, or ``(m, 1)`` values.
@@ -86,7 +86,7 @@ def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) 
     return {"mse": mse, **baseline, "labels": len(known)}
 
 
-def count_confusions(predicted: Any, targets: Any, classes: int) -> Ids:
+def count_confusions(predicted: Array, targets: Array, classes: int) -> Ids:
     """Confusion matrix ``(K, K)``: items of each class (row) predicted as each class (column)."""
     counts = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(counts, (np.asarray(targets, np.intp), np.asarray(predicted, np.intp)), 1)
@@ -113,7 +113,7 @@ def measure_classes(counts: Ids) -> JsonObject:
 RELIABILITY_BINS = 10
 
 
-def measure_reliability(confidence: Any, correct: Any) -> list[tuple[float, float, int]]:
+def measure_reliability(confidence: Array, correct: Array) -> list[tuple[float, float, int]]:
     """Reliability diagram: mean confidence, share right and number of predictions of each bin.
 
     The bins have equal widths from 0 to 1; empty ones are left out.
@@ -137,7 +137,7 @@ class SuspiciousLabel(NamedTuple):
     predicted: int  # column of the predicted class
 
 
-def rank_suspicious_labels(logits: Any, targets: Any, most: int) -> list[SuspiciousLabel]:
+def rank_suspicious_labels(logits: Array, targets: Array, most: int) -> list[SuspiciousLabel]:
     """The least probable labels out of fold, the most suspicious first.
 
     ``logits`` ``(m, K)`` are calibrated and by models that were not trained on the item;
@@ -183,7 +183,7 @@ class AccuracyEstimate(NamedTuple):
     power: float  # weight of the predictions, from 0 to 1
 
 
-def estimate_accuracy(correct: Any, confidence: Any, others: Any = ()) -> AccuracyEstimate:
+def estimate_accuracy(correct: Array, confidence: Array, others: Array = ()) -> AccuracyEstimate:
     r"""Estimate the accuracy on the population from which all items were drawn at random.
 
     The share :math:`\bar c` of correct predictions on :math:`n` labelled random items is corrected

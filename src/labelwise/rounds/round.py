@@ -12,14 +12,15 @@ from labelwise.arrays import Array, Floats, Ids, is_array, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport, Label, Learner
 from labelwise.pool.blocks import Progress
-from labelwise.pool.pool import Pool, take_items
-from labelwise.pool.rows import take_rows
+from labelwise.pool.ids import Keys
+from labelwise.pool.pool import Inputs, Pool, take_items
+from labelwise.pool.rows import ArrayDict, Rows, take_rows
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import measure_predictions
 from labelwise.selection.request import select
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
-from labelwise.strategy import History, PastBatch, Strategy
+from labelwise.strategy import History, Options, PastBatch, Strategy
 
 
 class Predictions(NamedTuple):
@@ -32,7 +33,7 @@ class Predictions(NamedTuple):
 class Holdout(NamedTuple):
     """Items outside of the pool with their labels, for calibration."""
 
-    inputs: Any
+    inputs: Inputs
     labels: Sequence[Label]
 
 
@@ -101,7 +102,7 @@ class Round:
         found = getattr(self.learner, "tuning", None)
         return None if found is None else dict(vars(found))
 
-    def predict(self, ids: Any) -> Predictions | None:
+    def predict(self, ids: Keys) -> Predictions | None:
         """Predicted labels of some items; None if the learner cannot predict."""
         inputs = self.pool.take(ids)
         name = "outputs" if self.encoding.regression else "probabilities"
@@ -147,7 +148,7 @@ class Round:
             return False
         return True
 
-    def _represent_one(self, names: Sequence[str]) -> dict[str, Any]:
+    def _represent_one(self, names: Sequence[str]) -> ArrayDict:
         assert self.pool.ids is not None
         return self.learner.represent(self.pool.take(self.pool.ids[:1]), list(names))
 
@@ -178,9 +179,7 @@ class Round:
         one = self._represent_one(names)
         return all(isinstance(rows, list | tuple) and len(rows) > 1 for rows in one.values())
 
-    def represent(
-        self, strategy: str | Strategy, *, prefer_members: bool = False
-    ) -> dict[str, Any]:
+    def represent(self, strategy: str | Strategy, *, prefer_members: bool = False) -> ArrayDict:
         """The representations of the whole pool that a strategy reads, by name.
 
         Without a model, inputs that are arrays of numbers serve as features. Representations of
@@ -197,7 +196,7 @@ class Round:
             if strategy.several:
                 return dict(rows)
             return {name: merge_models(name, value) for name, value in rows.items()}
-        inputs: Any = self.pool.inputs
+        inputs: Inputs = self.pool.inputs
         if ("features",) in sets and is_array(inputs) and inputs.ndim > 1:
             return {"features": inputs.reshape(len(inputs), -1)}
         missing = "inputs that are arrays of numbers" if ("features",) in sets else "a model"
@@ -273,9 +272,9 @@ class Round:
         budget: int,
         *,
         candidates: NDArray[np.bool_] | None = None,
-        labelled: Any = (),
-        options: Mapping[str, Any] | None = None,
-        rows: Mapping[str, Any] | None = None,
+        labelled: Keys = (),
+        options: Options | None = None,
+        rows: Rows | None = None,
         seed: int,
         progress: Progress | None = None,
     ) -> Selection:
@@ -301,9 +300,7 @@ class Round:
         )
 
 
-def adapt_options(
-    strategy: str | Strategy, options: Mapping[str, Any], history: History
-) -> dict[str, Any]:
+def adapt_options(strategy: str | Strategy, options: Options, history: History) -> dict[str, Any]:
     """The given options, and those that the strategy sets from the history of a model."""
     strategy = get(strategy) if isinstance(strategy, str) else strategy
     if not history.trained:
@@ -325,7 +322,7 @@ def scale_weights(picks: Mapping[int, float]) -> dict[int, float]:
     return dict(zip(picks, scaled.tolist(), strict=True))
 
 
-def merge_models(name: str, parts: Any) -> Any:
+def merge_models(name: str, parts: Array) -> Array:
     """One array from the representations of several models.
 
     Features are concatenated, each model's scaled to mean square 1; logits become the logarithm
@@ -373,7 +370,7 @@ class DeferredLearner:
         """Make and train the learner; further arguments are its own."""
         return self.made.fit(inputs, targets, weights, seed=seed, **own)
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> ArrayDict:
         """The learner's representations."""
         return self.made.represent(inputs, names)
 

@@ -5,16 +5,15 @@ them one by one takes longer. Several steps are recorded once as a CUDA graph an
 Elsewhere the steps are simply called.
 """
 
-import gc
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, device, namespace
+from labelwise.threads import pause_garbage_collection
 
 Arrays = tuple[Array, ...]
 Step = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
@@ -80,7 +79,8 @@ class StepGraph:
             run_steps(step, self._constants, self._state)  # libraries initialize themselves
             cuda.synchronize(here)
             self._graph = cuda.CUDAGraph()
-            with _pause_garbage_collection():
+            # Freeing an earlier graph, in a reference cycle, would spoil the recording.
+            with pause_garbage_collection():
                 self._graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     new, self._out = run_steps(step, self._constants, self._state, length)
@@ -110,18 +110,6 @@ class StepGraph:
         xp = namespace(state[0])
         joined = (xp.concat(list(column)) for column in zip(*outs, strict=True))
         return tuple(map(_copy_array, self._state)), tuple(joined)
-
-
-@contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
-    """Free no objects in reference cycles: freeing an earlier graph would spoil a recording."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _copy_array(array: Array) -> Array:
