@@ -11,7 +11,7 @@
 
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.encoding import encode
-from labelwise.encoders.partial_features import PartialFeatures
+from labelwise.encoders.feature_files import PartialFeatures
 from labelwise.encoders.registry import BUILT_IN, fetch_encoder, open_encoder
 
 __all__ = ["BUILT_IN", "Encoder", "PartialFeatures", "encode", "fetch_encoder", "open_encoder"]

@@ -31,7 +31,7 @@ from labelwise.campaign.folder.items import (
 from labelwise.campaign.folder.new_items import NewItems, find_new_images, find_new_rows
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.encoding import encode
-from labelwise.encoders.partial_features import PartialFeatures
+from labelwise.encoders.feature_files import PartialFeatures
 from labelwise.encoders.registry import AUTO, TEXT_HINT
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput

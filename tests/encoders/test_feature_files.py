@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labelwise.encoders.partial_features import PartialFeatures
+from labelwise.encoders.feature_files import PartialFeatures
 from labelwise.errors import BadInput
 from tests.encoders.counting import CountingEncoder
 
