@@ -1,6 +1,7 @@
 """What campaigns are started from in the tests: pictures, tables and texts."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -54,8 +55,17 @@ def content(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(scope="session")
+def started_digits(tmp_path_factory):
+    """A folder with 60 digits and a campaign on them, whose encoding takes a while."""
+    folder = tmp_path_factory.mktemp("started")
+    source = write_digits(folder / "digits", range(60))
+    Project.start(source, home=folder / "c", classes=NAMES, batch=10).close()
+    return folder
+
+
 @pytest.fixture
-def digits(tmp_path):
-    """A campaign on 60 digits."""
-    source = write_digits(tmp_path / "digits", range(60))
-    return Project.start(source, home=tmp_path / "c", classes=NAMES, batch=10)
+def digits(started_digits, tmp_path):
+    """A campaign on 60 digits: a copy of its own."""
+    shutil.copytree(started_digits, tmp_path, dirs_exist_ok=True)
+    return Project.open(tmp_path / "c")

@@ -28,7 +28,9 @@ from tests.campaign.sources import (
 )
 
 
-def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):
+def test_a_folder_of_pictures_becomes_a_campaign(tmp_path):
+    source = write_digits(tmp_path / "digits", range(60))
+    digits = Project.start(source, home=tmp_path / "c", classes=NAMES, batch=10)
     assert (digits.name, digits.kind, digits.classes) == ("digits", "images", tuple(NAMES))
     paths = [digits.items.describe(item)["name"] for item in digits.items]
     assert paths == sorted(paths) and len(paths) == 60

@@ -16,7 +16,7 @@ def project(digits, tmp_path):
     """Its own copy of the pictures, of which 0 to 7 are asked for, two labels each."""
     source = tmp_path / "digits"
     shutil.copytree(digits.folder, source)
-    settings = {"classes": CLASSES, "overlap": 2, "validation": 0.0}
+    settings = {"classes": CLASSES, "overlap": 2, "validation": 0.0, "features": digits.pixels}
     made = Project.start(source, home=tmp_path / "digits.labelwise", **settings)
     made.open_record().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(8)))], None))
     return made
