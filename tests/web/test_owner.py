@@ -44,6 +44,9 @@ def test_the_owner_changes_settings_and_others_cannot(project, enter):
     assert guest.post("/api/settings", json=changes).status_code == 400
     assert owner.post("/api/settings", json=changes).status_code == 200
     assert owner.post("/api/settings", json={"batch": None, "goal": None}).status_code == 200
+    assert owner.post("/api/settings", json={"overlap": 1.0}).status_code == 200  # a whole number
+    refused = owner.options("/api/settings")
+    assert refused.status_code == 405 and refused.headers["Allow"] == "GET, POST"
     settings = project.open_record().settings
     assert (settings.batch, settings.goal, settings.budget_labels) == (7, None, 100)
     assert settings.strategy == "entropy"

@@ -10,6 +10,7 @@ from functools import partial
 import httpx
 import pytest
 
+from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
 from labelwise.record.events import Asked
 from labelwise.web import address, serve
@@ -30,6 +31,18 @@ def project(make_project):
     made = make_project()
     ask(made, range(60))
     return made
+
+
+@pytest.fixture(scope="module")
+def plain_server(digits, tmp_path_factory):
+    """A server without a token, for tests that change nothing."""
+    home = tmp_path_factory.mktemp("plain") / "digits.labelwise"
+    Project.start(digits.folder, home=home, features=digits.pixels).close()
+    server = launch(home, "--no-training")
+    yield server
+    for client in server.clients:
+        client.close()
+    server.kill()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -68,12 +81,11 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
-def test_it_listens_on_loopback_alone(project, start_server):
-    server = start_server(project.home, "--no-training")
-    port = httpx.URL(server.url).port
-    assert server.url.startswith("http://127.0.0.1:")
+def test_it_listens_on_loopback_alone(plain_server):
+    port = httpx.URL(plain_server.url).port
+    assert plain_server.url.startswith("http://127.0.0.1:")
     listening = subprocess.run(["ss", "-ltnHp"], capture_output=True, text=True).stdout.splitlines()
-    mine = f"pid={server.process.pid},"
+    mine = f"pid={plain_server.process.pid},"
     assert [line.split()[3] for line in listening if mine in line] == [f"127.0.0.1:{port}"]
 
 
@@ -116,9 +128,8 @@ def test_a_cookie_stays_good_when_the_server_is_started_again(project, start_ser
         assert browser.get(again.url + "api/session").json()["csrf"] == code
 
 
-def test_a_body_without_a_length_is_cut_off(project, start_server):
-    server = start_server(project.home, "--no-training")
-    client = server.client()
+def test_a_body_without_a_length_is_cut_off(plain_server):
+    client = plain_server.client()
     endless = (b" " * 65_536 for _ in range(64))
     try:
         answer = client.post("/api/labels", content=endless)
@@ -214,13 +225,12 @@ def test_an_address_that_is_none_is_an_error():
         serve.open_listener("no such host.invalid", 0)
 
 
-def test_static_files_are_asked_for_again_but_sent_only_if_changed(project, start_server):
-    server = start_server(project.home, "--no-training")
-    first = get(server.url + "static/api.js")
+def test_static_files_are_asked_for_again_but_sent_only_if_changed(plain_server):
+    first = get(plain_server.url + "static/api.js")
     assert first.status_code == 200 and first.headers["Cache-Control"] == "no-cache"
     assert "javascript" in first.headers["Content-Type"]
     known = {"If-None-Match": first.headers["ETag"]}
-    assert get(server.url + "static/api.js", headers=known).status_code == 304
-    page = get(server.url)
+    assert get(plain_server.url + "static/api.js", headers=known).status_code == 304
+    page = get(plain_server.url)
     assert "text/html" in page.headers["Content-Type"]
     assert "<script>" not in page.text and "onclick" not in page.text and " style=" not in page.text

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from labelwise.errors import Conflict, LabelwiseError, MissingDependency, StorageFailed, UnknownName
 from labelwise.web.security import refuse
@@ -68,7 +69,22 @@ def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = str(error.detail)
     text = {"Not Found": "this address does not exist"}.get(detail, detail)
-    return refuse(error.status_code, text, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # Starlette names the methods of the first route at the address
+        headers["Allow"] = ", ".join(_list_methods(request))
+    return refuse(error.status_code, text, headers)
+
+
+def _list_methods(request: Request) -> list[str]:
+    """The methods that the address of a request takes."""
+    routes = request.app.routes
+    return [
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
+        )
+    ]
 
 
 def _answer_unexpected(request: Request, error: Exception) -> Response:

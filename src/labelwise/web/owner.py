@@ -44,9 +44,9 @@ class SettingsOut(BaseModel):
 class SettingsBody(bodies.RequestBody):
     """Settings to change; those that are left out stay."""
 
-    batch: Annotated[int, Field(ge=1, le=MOST, strict=True)] | None = None
-    overlap: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
-    budget_labels: Annotated[int, Field(ge=1, le=MOST, strict=True)] | None = Field(
+    batch: Annotated[int, Field(ge=1, le=MOST, strict=True), bodies.WHOLE] | None = None
+    overlap: Annotated[int, Field(ge=1, le=100, strict=True), bodies.WHOLE] | None = None
+    budget_labels: Annotated[int, Field(ge=1, le=MOST, strict=True), bodies.WHOLE] | None = Field(
         default=None, description="null for no limit."
     )
     goal: Annotated[float, Field(gt=0, lt=1)] | None = Field(
