@@ -5,7 +5,8 @@ Run: python docs/update.py (make docs does). A page marks such a part with
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->,
     <!-- frozen overview NAME NAME ... -->, the same with summary, <!-- frozen table NAME -->,
-    <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or <!-- papers rounds FILE -->
+    <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or another form of
+    FORMS, <!-- papers FORM KEY -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
 """
@@ -36,7 +37,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import paper_tables  # noqa: E402  a neighbour of this script
 
 TABLE_NAMES = "strategies|representations|datasets|calls|packages"
-KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) (?:overview|summary|table|rounds)[\w -]+?"
+KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) [a-z]+ [\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -60,12 +61,12 @@ def _part(mark: str) -> str:
     if mark in TABLES:
         return TABLES[mark]()
     if mark.startswith("papers "):
-        form, name, *limit = mark.split()[1:]
-        if form == "overview":
-            return paper_tables.format_overview(name)
+        form, name, *numbers = mark.split()[1:]
+        if form == "table":
+            return paper_tables.format_table(name, int(numbers[0]) if numbers else None)
         if form == "rounds":
-            return paper_tables.format_rounds(name)
-        return paper_tables.format_table(name, int(limit[0]) if limit else None)
+            return paper_tables.format_rounds(name, list(map(int, numbers)))
+        return FORMS[form](name)
     if mark.startswith("frozen "):
         return _frozen(*mark.split()[1:])
     code = (ROOT / mark.removeprefix("include ")).read_text()
@@ -178,6 +179,21 @@ TABLES = {
     "calls": _calls,
     "packages": _packages,
 }
+
+
+FORMS = {
+    "overview": paper_tables.format_overview,
+    "pairs": paper_tables.format_pairs,
+    "imbalance": paper_tables.format_imbalance,
+    "picking": paper_tables.format_picking,
+    "initial": paper_tables.format_initial,
+    "batches": paper_tables.format_batches,
+    "seconds": paper_tables.format_seconds,
+    "claims": paper_tables.format_claims,
+    "text": paper_tables.format_text,
+    "ranks": paper_tables.format_ranks,
+}
+"""Tables of the papers by the word in the mark."""
 
 
 def main() -> None:

@@ -35,6 +35,45 @@ def test_what_a_page_takes_from_the_code_is_up_to_date(page):
     assert UPDATE["updated"](text) == text, f"run make docs to update {page.name}"
 
 
+def read_protocol_numbers():
+    """All whole numbers in the protocols: what the pages may say about a set-up."""
+    folder = ROOT / "src" / "labelwise" / "benchmark" / "protocols"
+    text = "".join(path.read_text() for path in folder.glob("*.toml"))
+    return {int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)}
+
+
+@pytest.mark.parametrize("page", named(sorted((ROOT / "docs" / "results").glob("papers*.md"))))
+def test_measured_numbers_of_the_papers_are_computed_from_their_lines(page):
+    """Numbers outside the generated parts describe a set-up: none is measured."""
+    text = UPDATE["MARKED"].sub("", page.read_text())
+    prose = re.sub(r"`[^`]*`|\]\([^)]*\)", " ", text)  # commands, names, targets of links
+    assert "±" not in prose
+    numbers = re.findall(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", prose)
+    known = read_protocol_numbers()
+    for number in (number.rstrip(",") for number in numbers):
+        value = float(number.replace(",", ""))
+        year = 1990 < value < 2030 and "," not in number
+        assert value <= 20 or year or value in known or number in SET_UP, f"{page.name}: {number}"
+        assert value in {int(value)} or number in SET_UP, f"{page.name}: {number} looks measured"
+
+
+SET_UP = {
+    "0.1.0",
+    "0.1",
+    "1e-4",
+    "1e8",
+    "0.2",
+    "95",
+    "50",
+    "60,000",
+    "84",
+    "2,048",
+    "18,000",
+    "6,500",
+}
+"""Further numbers that describe a set-up: options, levels of tests, sizes of data and layers."""
+
+
 def test_the_page_on_adding_a_strategy_holds_the_tested_files():
     text = (ROOT / "docs" / "adding_a_strategy.md").read_text()
     for path in ("examples/far_from_mean.py", "tests/test_far_from_mean.py"):

@@ -1,5 +1,6 @@
 """Rounds side by side, all at once, and of frozen networks."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -109,3 +110,33 @@ def test_frozen_networks_only_learn_their_last_layers(tmp_path):
     list(play_runs([run]))
     kinds = [len(list(learner.module)) for learner in run._models.learners.values()]
     assert kinds == [1, 1]
+
+
+def test_frozen_networks_learn_by_sgd_and_stay_above_the_smallest_value():
+    base = get("lewis-fig3-sgd-casp").at("small").on("diabetes")
+    changes = {"pool": 300, "test": 80, "start": 40, "batch": 40, "rounds": 1}
+    protocol = change_protocol(base, **changes, networks=("mlp",))
+    run = BenchmarkRun(SplitCache(protocol, find_device("cpu")), Entrant("random"), 0)
+    list(play_runs([run]))
+    (learner,) = run._models.learners.values()
+    assert [type(layer).__name__ for layer in learner.module] == ["Linear", "RaisedReLU"]
+    lowest = run._split.targets.min()
+    with torch.no_grad():
+        learner.module[0].bias.fill_(float(lowest) - 100)
+        features = run._models.pool.batch(np.arange(5))
+        assert (learner.module(features) == lowest).all()
+
+
+def test_the_best_epoch_is_recorded_next_to_the_last():
+    """Trainings of one, two and three epochs go the same way."""
+    protocol = tiny("dynamics-table2", networks=("lenet5",), rounds=0)
+    cache = SplitCache(protocol, find_device("cpu"), keep=2)
+    lines = {}
+    for epochs in (1, 2, 3):
+        shorter = change_protocol(protocol, learner={**protocol.learner, "epochs": epochs})
+        own = SplitCache(shorter, cache.device, keep=2)
+        runs = [BenchmarkRun(own, Entrant("random"), seed) for seed in (0, 1)]
+        lines[epochs] = list(play_runs(runs, on_cpu=True))
+    for seed in (0, 1):
+        last = [lines[epochs][seed].value for epochs in lines]
+        assert lines[3][seed].measures["best_epoch_accuracy"] == pytest.approx(max(last), abs=0.011)

@@ -16,14 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.arrays import Array, Floats
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.learner import FitReport
+from labelwise.learners.inputs import Items, prepare_batch
 from labelwise.learners.members import Members
+from labelwise.learners.network import evaluation_mode
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.settings import TrainingSettings
 from labelwise.learners.stacked_training import can_stack, train_together
 from labelwise.learners.torch_learner import TorchLearner, TrainingStart
-from labelwise.learners.training import TrainingOutcome
+from labelwise.learners.training import LabelledItems, TrainingOutcome, TrainingWatcher
 from labelwise.pool.blocks import Progress
 
 LARGEST_BATCHED = 1_000_000  # A network with more parameters fills a GPU by itself
@@ -37,27 +40,38 @@ class BatchableLearner(TorchLearner):
     """A `TorchLearner` whose training can run outside, between `prepare` and `finish`."""
 
     def __init__(
-        self, make_module: Callable[[], nn.Module], *, kind: Hashable, **options: Any
+        self,
+        make_module: Callable[[], nn.Module],
+        *,
+        kind: Hashable,
+        observer: TrainingWatcher | None = None,
+        **options: Any,
     ) -> None:
         """Store the options.
 
-        Learners of the same ``kind`` differ only in the state of their modules; ``options`` are
-        those of `TorchLearner`.
+        Learners of the same ``kind`` differ only in the state of their modules; the ``observer`` is
+        called after every epoch and changes nothing; ``options`` are those of `TorchLearner`.
         """
         super().__init__(make_module, **options)
-        self.kind = kind
+        self.kind, self.observer = kind, observer
 
     @property
     def alone(self) -> bool:
         """Whether the training cannot be batched."""
         holds_out = isinstance(self._validation, tuple) or self._validation > 0
         # Restoring the best epoch would have to restore the state of the members too.
-        return self._overridden(STEP_METHODS) or (holds_out and self.watcher is not None)
+        followed = self.watcher is not None
+        several = self.observer is not None and self._overridden(EPOCH_METHODS)
+        return self._overridden(STEP_METHODS) or several or (holds_out and followed)
 
     @property
-    def watcher(self) -> Members | None:
-        """The members, if they follow the epochs of the training."""
-        return self._members if self._overridden(EPOCH_METHODS) else None
+    def watcher(self) -> TrainingWatcher | None:
+        """The members, if they follow the epochs of the training, or the observer."""
+        return self._members if self._overridden(EPOCH_METHODS) else self.observer
+
+    def _watchers(self) -> list[TrainingWatcher]:
+        own = super()._watchers()
+        return own if self.observer is None else [*own, self.observer]
 
     def _overridden(self, names: Sequence[str]) -> bool:
         own = Members if self._members is None else type(self._members)
@@ -84,6 +98,35 @@ class BatchableLearner(TorchLearner):
         """The part of `fit` after the training."""
         with seed_torch(start.seed, self._device):
             return replace(self._finish(start, outcome), seconds=seconds)
+
+
+class BestEpoch(TrainingWatcher):
+    """The highest accuracy on the test items after any epoch of the last training.
+
+    Some papers report it. It is too high for a comparison: the test items choose the epoch.
+    """
+
+    def __init__(self, items: Items, targets: Arrays, device: Device) -> None:
+        """Test items and their classes."""
+        self._items, self._device = items, device
+        self._targets = torch.as_tensor(targets, device=device)
+        self.accuracy = 0.0
+
+    def begin(self, labelled: LabelledItems) -> None:
+        """Forget the last training."""
+        self.accuracy = 0.0
+
+    def epoch_done(
+        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
+    ) -> None:
+        """Measure the network."""
+        right = torch.zeros((), dtype=torch.int64, device=self._device)
+        with evaluation_mode(module), torch.no_grad():
+            for part in np.array_split(np.arange(len(self._items)), -(-len(self._items) // 5000)):
+                batch = prepare_batch(self._items.batch(part), self._device, torch.float32)
+                predicted = module(batch).argmax(1)
+                right += (predicted == self._targets[int(part[0]) : int(part[-1]) + 1]).sum()
+        self.accuracy = max(self.accuracy, float(right) / len(self._items))
 
 
 @dataclass(frozen=True, eq=False)

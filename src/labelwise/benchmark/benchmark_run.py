@@ -190,6 +190,7 @@ class BenchmarkRun:
             self._seconds["train"] = clock.lap()
         if self.protocol.metric != "imbalance":
             values = self._models.measure(self._split.test_targets, self.protocol.metric, own)
+        best = self._models.best_epoch
         labels = len(self._first) + len(self._bought)
         picks, weights, size = self._bought[:0], None, None
         self._seconds |= {"represent": 0.0, "select": 0.0}
@@ -207,6 +208,7 @@ class BenchmarkRun:
             round=self.round,
             labels=labels,
             values=tuple(values),
+            measures={} if best is None else {"best_epoch_accuracy": best},
             validation_labels=(
                 self.protocol.validation if stops or self._selector.used_validation else 0
             ),
@@ -275,7 +277,9 @@ class BenchmarkRun:
         self._bought, self._weights = self._bought[:0], self._weights[:0]
         self._add_batch(picked)
         if self.protocol.frozen and self.round == 0:
-            self._models = self._models.freeze(self.protocol.settings["frozen"], self._device)
+            lowest = self._split.targets.min(axis=0).tolist()
+            options = self.protocol.settings["frozen"]
+            self._models = self._models.freeze(options, self._device, lowest)
         return picked.ids[new], None if picked.weights is None else picked.weights[new]
 
     def _add_batch(self, picked: Selection) -> None:

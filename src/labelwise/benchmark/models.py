@@ -24,10 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Ids, to_numpy
-from labelwise.benchmark.batched import BatchableLearner, LastLayerLearner, TrainingTask
+from labelwise.benchmark.batched import (
+    BatchableLearner,
+    BestEpoch,
+    LastLayerLearner,
+    TrainingTask,
+)
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
-from labelwise.benchmark.networks import AUGMENTATIONS, VARIANTS, make_linear, make_network
+from labelwise.benchmark.networks import (
+    AUGMENTATIONS,
+    VARIANTS,
+    make_linear,
+    make_network,
+    make_relu_head,
+)
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.splits import DataSplit, move_split
 from labelwise.errors import BadInput
@@ -105,8 +116,22 @@ class ModelSet:
             found.append(float(errors.mean()))
         return found
 
-    def freeze(self, options: Options, device: Device) -> "ModelSet":
-        """Linear models on the present features of the networks, fitted exactly."""
+    @property
+    def best_epoch(self) -> float | None:
+        """Mean test accuracy of the networks at their best epochs, if the protocol records it."""
+        found = [learner.observer for learner in self.learners.values()]
+        values = [own.accuracy for own in found if isinstance(own, BestEpoch)]
+        return float(np.mean(values)) if values else None
+
+    def freeze(self, options: Options, device: Device, lowest: Sequence[float]) -> "ModelSet":
+        """Linear models on the present features of the networks.
+
+        Args:
+            options: of the learner. Without an optimizer the models are fitted exactly; with one
+                they have a ReLU after the layer and are trained.
+            device: where to train.
+            lowest: smallest values of the pool by column.
+        """
         learners: dict[str, BatchableLearner] = {}
         pools, tests = [], []
         for (name, learner), pool, test in zip(
@@ -116,11 +141,19 @@ class ModelSet:
             width, outputs = rows[0].shape[1], learner.head.out_features
             pools.append(move_items(rows[0], device))
             tests.append(move_items(rows[1], device))
-            learners[name] = LastLayerLearner(
-                partial(make_linear, width, outputs),
-                kind=("frozen", width, outputs),
-                device=device,
-                **options,
+            kind = "frozen", width, outputs
+            learners[name] = (
+                BatchableLearner(
+                    partial(make_relu_head, width, lowest),
+                    kind=kind,
+                    head="0",
+                    device=device,
+                    **options,
+                )
+                if "optimizer" in options
+                else LastLayerLearner(
+                    partial(make_linear, width, outputs), kind=kind, device=device, **options
+                )
             )
         return ModelSet(learners, pools, tests)
 
@@ -134,16 +167,18 @@ def make_models(
 ) -> ModelSet:
     """The untrained networks of a run."""
     options = make_learner_options(protocol, split, device)
+    pool, test = items or move_split(split, device)
+    recorded = protocol.settings.get("best_epoch", False)
     learners = {
         name: BatchableLearner(
             partial(make_network, name, split.shape, split.outputs),
             kind=(_name_family(name), split.shape, split.outputs, protocol.name, protocol.scale),
             members=make_members(protocol, entrant, split),
+            observer=BestEpoch(test, split.test_targets, device) if recorded else None,
             **options,
         )
         for name in protocol.networks
     }
-    pool, test = items or move_split(split, device)
     return ModelSet(learners, [pool] * len(learners), [test] * len(learners))
 
 

@@ -326,6 +326,26 @@ class ColumnSlice(nn.Module):
         return inputs[:, self.begin : self.end]
 
 
+class RaisedReLU(nn.Module):
+    """ReLU whose smallest output is ``lowest`` instead of 0, for values in other units."""
+
+    lowest: Tensor
+
+    def __init__(self, lowest: Sequence[float]) -> None:
+        """One smallest output per column."""
+        super().__init__()
+        self.register_buffer("lowest", torch.tensor(lowest, dtype=torch.float32))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, K)`` to ``(b, K)``."""
+        return torch.relu(inputs - self.lowest) + self.lowest
+
+
+def make_relu_head(width: int, lowest: Sequence[float]) -> nn.Module:
+    """A linear layer on features whose outputs cannot fall below the smallest values."""
+    return nn.Sequential(nn.Linear(width, len(lowest)), RaisedReLU(lowest))
+
+
 def make_column_head(begin: int, end: int, outputs: int) -> nn.Module:
     """A linear layer on some columns of the inputs.
 

@@ -8,6 +8,7 @@ from labelwise.benchmark.protocol import change_protocol
 from labelwise.benchmark.protocols import get
 from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
+from labelwise.benchmark.studies.growth import measure_sharing
 from labelwise.benchmark.studies.recovery import make_recovery_problem
 from tests.benchmark.tiny_runs import plain
 
@@ -55,6 +56,34 @@ def test_t_lies_between_the_largest_rank_and_their_sum(tmp_path):
     assert total[0] == pytest.approx(ranks[0], rel=1e-6)
     assert (np.diff(total) >= -1e-9).all() and (np.diff(ranks) > 0).all()
     assert max(np.diff(ranks, prepend=0)) <= total[-1] + 1e-6 < ranks[-1]
+
+
+def test_all_models_share_all_items_and_one_model_shares_its_own(tmp_path):
+    protocol = change_protocol(
+        get("lewis-fig4-shared").at("medium").on("digits"),
+        pool=300,
+        start=40,
+        networks=("mlp", "small_deep"),
+        learner={"optimizer": "adam", "lr": 0.01, "epochs": 2, "loss": "mse"},
+        settings={"percents": [10, 100]},
+    )
+    values = [line.value for line in run_experiment(protocol, tmp_path / "r.jsonl", seeds=1)]
+    assert 0 <= values[0] <= 1 and values[1] == 1
+    one = change_protocol(protocol, networks=("mlp",))
+    lines = run_experiment(one, tmp_path / "one.jsonl", seeds=1)
+    assert [line.value for line in lines] == [1, 1]
+
+
+@pytest.mark.parametrize("percent", [10, 25, 60])
+def test_sharing_is_the_mean_overlap_of_sets(percent):
+    weights = np.random.default_rng(percent).random((4, 60))
+
+    def top(row):
+        return set(sorted(range(60), key=lambda item: -row[item])[: round(0.6 * percent)])
+
+    common = top(weights.max(axis=0))
+    expected = np.mean([len(top(row) & common) / len(common) for row in weights])
+    assert measure_sharing(weights, percent) == pytest.approx(expected)
 
 
 def test_the_budgets_of_trained_features_are_those_of_the_networks_width(tmp_path):

@@ -6,6 +6,7 @@ study           ``labels`` of a line   ``metric``               content
 first_query     labels at the start    seconds                  time of the first batch
 growth          number of models       lewis_total              total weight, or sum of the ranks
 encoder_growth  number of encoders     lewis_total              the same for frozen encoders
+shared_items    percent of the pool    shared_share             items of high leverage in common
 encoder_heads   labels                 accuracy                 linear layers on encoders
 frozen          labels                 accuracy or rmse         a head on frozen features
 ratio           epochs of training     approximation_ratio      R of random batches
@@ -26,7 +27,11 @@ from labelwise.benchmark.studies.alignment import study_alignment
 from labelwise.benchmark.studies.encoded import study_encoder_heads
 from labelwise.benchmark.studies.frozen import study_frozen
 from labelwise.benchmark.studies.generation import study_generation
-from labelwise.benchmark.studies.growth import study_encoder_growth, study_growth
+from labelwise.benchmark.studies.growth import (
+    study_encoder_growth,
+    study_growth,
+    study_shared_items,
+)
 from labelwise.benchmark.studies.network import study_network
 from labelwise.benchmark.studies.query import study_first_query
 from labelwise.benchmark.studies.ratio import study_ratio
@@ -49,6 +54,7 @@ STUDIES = {
     "first_query": Study(study_first_query, lambda protocol: 1),
     "growth": Study(study_growth, lambda protocol: len(protocol.networks)),
     "encoder_growth": Study(study_encoder_growth, lambda it: len(it.settings["encoders"])),
+    "shared_items": Study(study_shared_items, lambda it: len(it.settings["percents"])),
     "encoder_heads": Study(study_encoder_heads, lambda protocol: protocol.rounds + 1),
     "frozen": Study(study_frozen, lambda protocol: protocol.rounds + 1),
     "ratio": Study(study_ratio, lambda protocol: len(protocol.settings["epochs"])),

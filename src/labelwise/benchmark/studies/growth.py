@@ -1,4 +1,7 @@
-"""Growth studies: total Lewis weight of a batch that serves one model, two models, and so on."""
+"""Growth studies: total Lewis weight of a batch that serves one model, two models, and so on.
+
+`study_shared_items` measures how many items of high leverage the models share.
+"""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -46,6 +49,38 @@ def study_encoder_growth(
         for place in order
     )
     yield from _make_lines(protocol, entrant, seed, device, weights)
+
+
+def study_shared_items(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
+    r"""Items of high leverage that a batch for all models shares with each of them.
+
+    One line per percentage ``t`` in the protocol's setting ``percents``:
+
+    .. math:: \kappa(t) = \frac1k \sum_j |I_j^t \cap I^t| / |I^t|,
+
+    where :math:`I_j^t` are the ``t`` percent of items with the highest leverage by model ``j``, and
+    :math:`I^t` those with the highest maximum over the ``k`` models.
+    """
+    clock = DeviceClock(device)
+    features = _iterate_features(protocol, seed, device)
+    each = np.stack([_compute_weights(own, _get_power(entrant)) for own in features])
+    for number, percent in enumerate(protocol.settings["percents"]):
+        share = measure_sharing(each, percent)
+        yield make_line(protocol, entrant, seed, device, number, percent, share, clock.lap())
+
+
+def measure_sharing(weights: Floats, percent: float) -> float:
+    """Mean share of the top items of each model, ``(k, n)``, among those of their maximum.
+
+    >>> measure_sharing(np.array([[4.0, 3, 2, 1], [1, 2, 3, 9]]), 50)
+    0.75
+    """
+    count = round(weights.shape[1] * percent / 100)
+    tops = np.argsort(-weights, axis=1, kind="stable")[:, :count]
+    common = np.argsort(-weights.max(axis=0), kind="stable")[:count]
+    return float(np.isin(tops, common).mean())
 
 
 def _make_lines(
