@@ -312,8 +312,12 @@ def test_files_that_a_shell_made_of_a_pattern_are_told_to_be_models(folder, caps
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-b", "1e3"], 2, "'--budget' / '-b': takes a whole number such as 1000; got '1e3'; see"),
-        (["-b", "9", "--memory", "1GiB"], 2, "'--memory': takes a number such as 0.5; got '1GiB';"),
+        (["-b", "1e3"], 2, "'--budget' / '-b': Input should be a valid integer; got '1e3'; see"),
+        (
+            ["-b", "9", "--memory", "1GiB"],
+            2,
+            "'--memory': Input should be a valid number; got '1GiB';",
+        ),
         (
             ["-b", "9", "--option", "p=1", "--option", "p=2"],
             2,

@@ -41,7 +41,7 @@ def test_the_command_line_comes_before_the_nearest_file(folder, capsys, monkeypa
         ("[select]\nbudget = [1]", "budget takes one value; got [1]"),
         ("[select]\noption = 'p=1'", "option takes a list; got 'p=1'"),
         ("[select]\ndry-run = 'no'", "dry-run is true or false; got 'no'"),
-        ("[select]\nbudget = 'x'", "takes a whole number such as 1000; got 'x'"),
+        ("[select]\nbudget = 'x'", "'--budget' / '-b': Input should be a valid integer"),
         ("[select", "labelwise.toml is not valid TOML"),
         ("[benchmark.run]\nsead = 3", "[benchmark], [run]: there is no option 'sead'; did you"),
     ],

@@ -4,6 +4,7 @@ Imports that only one command needs are inside it, so that ``labelwise --help`` 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import typer
@@ -85,7 +86,10 @@ def _run_command(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:  # unknown option or command, missing value
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "labelwise"
-        message = error.format_message()
+        message = error.format_message().partition(", unable to parse")[0]
+        flags = getattr(getattr(error, "param", None), "opts", ())
+        values = [value for flag, value in pairwise(arguments) if flag in flags]
+        message += f"; got {values[-1]!r}" if values and "valid" in message else ""
         if not message:  # a group without a command has printed its help
             return error.exit_code
         return print_error(f"{message}; see {path} --help", error.exit_code)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +16,6 @@ from labelwise.cli.app import complete_commands, quiet_mode
 from labelwise.display import format_count
 from labelwise.errors import LabelwiseWarning
 
-N = TypeVar("N", int, float)
 ProgressCallback = Callable[[str, int, int], None]
 
 _results_file: ContextVar[Path | None] = ContextVar("results_file", default=None)
@@ -78,33 +76,6 @@ def split_names(text: str | None) -> list[str]:
         (['cat', 'dog'], [])
     """
     return [part.strip() for part in (text or "").split(",") if part.strip()]
-
-
-def parse_integer(text: str) -> int:
-    """Parse the value of an option as an integer.
-
-    Example:
-        >>> parse_integer("1000")
-        1000
-    """
-    return _parse_option_value(int, text, "a whole number such as 1000")
-
-
-def parse_number(text: str) -> float:
-    """Parse the value of an option as a number.
-
-    Example:
-        >>> parse_number("0.5")
-        0.5
-    """
-    return _parse_option_value(float, text, "a number such as 0.5")
-
-
-def _parse_option_value(kind: Callable[[str], N], text: str, wanted: str) -> N:
-    try:
-        return kind(text)
-    except ValueError:
-        raise typer.BadParameter(f"takes {wanted}; got {text!r}") from None
 
 
 def make_table_console() -> Console:

@@ -26,7 +26,7 @@ from labelwise.cli.app import (
     app,
     quiet_mode,
 )
-from labelwise.cli.console import parse_integer, parse_number, show_progress
+from labelwise.cli.console import show_progress
 from labelwise.cli.files import (
     check_inputs,
     check_output_file,
@@ -54,9 +54,7 @@ def select(
     ],
     budget: Annotated[
         int,
-        Option(
-            "--budget", "-b", help="Number of items to pick.", metavar="N", parser=parse_integer
-        ),
+        Option("--budget", "-b", help="Number of items to pick.", metavar="N"),
     ],
     features: Annotated[
         Files | None,
@@ -103,7 +101,7 @@ def select(
     device: Annotated[str | None, Option(help="Device to compute on, such as cuda.")] = None,
     memory: Annotated[
         float | None,
-        Option(help="Memory limit (default: free memory).", metavar="GIB", parser=parse_number),
+        Option(help="Memory limit (default: free memory).", metavar="GIB"),
     ] = None,
     resume: Annotated[
         str | None,

@@ -13,6 +13,8 @@ from pydantic import (
     StrictStr,
 )
 
+from labelwise.campaign.forecast import Forecast
+from labelwise.campaign.stopping import Advice
 from labelwise.errors import BadInput
 
 LARGEST_NUMBER = 2**53 - 1  # The largest integer that JSON transfers exactly to every language
@@ -303,24 +305,6 @@ class TrainingState(BaseModel):
     trains: bool = Field(description="Whether this server trains in the background.")
 
 
-class AdviceLine(BaseModel):
-    """The advice of one stopping rule."""
-
-    rule: str
-    stop: bool
-    says: str
-    judged: bool = Field(description="Whether there was enough data to judge.")
-
-
-class ForecastState(BaseModel):
-    """The expected gain of the next batch."""
-
-    gain: float | None = None
-    low: float | None = None
-    high: float | None = None
-    says: str
-
-
 class AnnotatorState(BaseModel):
     """The work of one person."""
 
@@ -349,9 +333,9 @@ class State(BaseModel):
     settings: str = Field(description="Changes whenever a setting or a class does.")
     training: TrainingState
     advice: str = Field(description="One sentence on whether to go on.")
-    rules: list[AdviceLine]
+    rules: list[Advice]
     stop: bool = Field(description="Whether the advice is to stop.")
-    forecast: ForecastState | None
+    forecast: Forecast
     you: AnnotatorState | None
     annotators: list[AnnotatorState]
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import islice, zip_longest
 from typing import NamedTuple
 from urllib.parse import quote
@@ -154,9 +153,9 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
         settings=hashlib.sha256(json.dumps(ledger.settings).encode()).hexdigest()[:8],
         training=_show_training(ledger, settings),
         advice=advice.says,
-        rules=[bodies.AdviceLine(**asdict(one)) for one in advice.rules],
+        rules=advice.rules,
         stop=advice.stop,
-        forecast=bodies.ForecastState.model_validate(advice.forecast, from_attributes=True),
+        forecast=advice.forecast,
         you=None,
         annotators=[
             _show_work(name, work, name in settings.removed)
