@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from functools import partial
 
 import pytest
 from PIL import Image
@@ -55,6 +56,47 @@ def test_the_owner_changes_settings_and_others_cannot(project, enter):
 def test_a_strategy_that_the_model_cannot_serve_is_refused(enter):
     answer = enter().post("/api/settings", json={"strategy": "dynamics"})
     assert answer.status_code == 400
+
+
+OWNER_CALLS = [
+    ("/api/settings", {"batch": 7}),
+    ("/api/people", {"name": "bob", "removed": True}),
+    ("/api/classes", {"name": "3", "rename": "three"}),
+    ("/api/upload?name=a.png", {}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), OWNER_CALLS, ids=[path for path, _ in OWNER_CALLS])
+def test_with_a_token_only_the_link_of_the_owner_allows_changes(enter, path, body):
+    """Behind a proxy, every visitor has the address of the server's own machine."""
+    guest = enter(token="open-sesame")
+    assert guest.get("/api/session").json()["owner"] is False
+    refused = guest.post(path, json=body)
+    assert refused.status_code == 400 and "only the owner can do this" in refused.json()["error"]
+    token = guest.app.site.policy.owner_token
+    owner = TestClient(guest.app, base_url="http://127.0.0.1", client=("192.0.2.7", 5000))
+    owner.get("/", params={"token": token})
+    assert token not in str(owner.cookies)
+    code = owner.get("/api/session").json()["csrf"]
+    answer = owner.post(path, json=body, headers={"X-Annotator": "ann", "X-Labelwise-Csrf": code})
+    assert "only the owner" not in answer.text
+
+
+def test_an_annotator_becomes_the_owner_by_the_link_and_stays_it(enter):
+    app = enter(token="open-sesame").app
+    with TestClient(app, base_url="http://127.0.0.1", client=("192.0.2.7", 5000)) as client:
+        owned = []
+        for token in ("open-sesame", app.site.policy.owner_token, "open-sesame"):
+            client.get("/", params={"token": token})
+            owned.append(client.get("/api/session").json()["owner"])
+    assert owned == [False, True, True]
+
+
+def test_another_token_ends_the_link_of_the_owner(enter):
+    old = enter(token="open-sesame").app.site.policy.owner_token
+    client = enter(token="close-sesame")
+    del client.headers["Authorization"]
+    assert client.get("/", params={"token": old}).status_code == 401
 
 
 def test_a_request_through_a_proxy_is_not_the_owner(enter):
@@ -112,6 +154,11 @@ def test_an_invitation_needs_a_server_that_others_can_reach(enter):
     open_to_all = enter(host="0.0.0.0", token="open-sesame")
     (address,) = open_to_all.get("/api/invitation").json()["addresses"]
     assert address.startswith("http://") and address.endswith("/?token=open-sesame")
+    proxied = enter(token="open-sesame", allow_hosts=["labels.example"])
+    invite = partial(proxied.get, "/api/invitation")
+    assert invite().json()["addresses"] == []
+    (address,) = invite(headers={"Host": "labels.example"}).json()["addresses"]
+    assert address == "http://labels.example/?token=open-sesame"
 
 
 def test_a_removed_person_is_kept_out_of_the_page(project, enter):
@@ -151,7 +198,7 @@ def test_a_file_with_items_is_added_by_the_owner(tmp_path):
 
 
 def test_guests_add_nothing_and_features_are_added_elsewhere(enter):
-    for address, words in (("192.0.2.7", "only on the machine"), ("127.0.0.1", "features")):
+    for address, words in (("192.0.2.7", "only the owner"), ("127.0.0.1", "features")):
         answer = enter(address).post("/api/upload?name=a.png", content=b"")
         assert answer.status_code == 400 and words in answer.json()["error"]
 

@@ -51,13 +51,14 @@ def open_labelling_page(
         ) from error
     project = open_project(campaign)
 
-    def announce(address: str) -> None:
+    def announce(address: str, owner: str) -> None:
         print(f"Labelling {project.name} at {address}", flush=True)
         if token is not None:
             print("Share this address with everyone who labels; it contains the token.", flush=True)
+            print(f"Only for you, to change settings and remove people: {owner}", flush=True)
         print("Ctrl-C stops the server; every label is saved already.", flush=True)
         if not no_open:
-            _open_browser(address)
+            _open_browser(owner)
 
     with suppress(KeyboardInterrupt):  # none is raised where the shell ignores signals
         serve(

@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         robin = SimulatedAnnotator(project.open_record(), read_digits()[1], pace=given.pace)
         robin.start()
         try:
-            serve(project, port=given.port, ready=lambda url: _announce_page(url, given.no_open))
+            serve(project, port=given.port, ready=lambda _, url: _announce_page(url, given.no_open))
         finally:
             robin.stop()
     except KeyboardInterrupt:  # does not come where the shell ignores signals

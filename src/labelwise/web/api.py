@@ -27,7 +27,7 @@ from labelwise.record.events import Event
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
 from labelwise.web.leases import Visitor
-from labelwise.web.security import CSRF_HEADER, is_loopback
+from labelwise.web.security import CSRF_HEADER, AccessPolicy
 from labelwise.web.site import CampaignSite
 
 LONGEST_WAIT = 25.0  # Longest wait for a change, in seconds
@@ -131,10 +131,11 @@ changing = APIRouter(
 
 
 def is_owner(request: Request) -> bool:
-    """Whether a request comes from the server's own machine, and not through a proxy."""
-    address = request.client.host if request.client else ""
-    here = is_loopback(address) or address == (request.scope.get("server") or ("",))[0]
-    return here and "x-forwarded-for" not in request.headers
+    """Whether a request may change settings: see `AccessPolicy.is_owner`."""
+    client = request.client.host if request.client else ""
+    server = (request.scope.get("server") or ("",))[0]
+    policy: AccessPolicy = request.app.state.site.policy
+    return policy.is_owner(request.headers, client, server)
 
 
 @reading.get("/session", summary="The campaign, its classes, and the code for changes")

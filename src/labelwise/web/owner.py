@@ -2,6 +2,7 @@
 
 import sys
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import Query, Request
 from pydantic import BaseModel, Field
@@ -16,6 +17,7 @@ from labelwise.strategies import strategies
 from labelwise.web import bodies
 from labelwise.web.address import make_address
 from labelwise.web.api import Annotator, TheSite, changing, is_owner, reading
+from labelwise.web.security import is_loopback
 
 MOST = 1_000_000
 ZIP = "application/zip"
@@ -72,7 +74,10 @@ class Invitation(BaseModel):
 
 def _check_owner(request: Request) -> None:
     if not is_owner(request):
-        raise BadInput("settings can be changed only on the machine that runs the server")
+        raise BadInput(
+            "only the owner can do this: open the owner's link that labelwise label printed, or, "
+            "if there is none, the page on the machine that runs the server"
+        )
 
 
 @reading.get("/settings", summary="The settings that the page can change")
@@ -113,7 +118,7 @@ def _summarize_strategy(name: str) -> str:
 def change_settings(
     request: Request, site: TheSite, by: Annotator, body: SettingsBody
 ) -> bodies.Done:
-    """Only on the server's own machine. Existing batches stay as they are."""
+    """Only the owner can. Existing batches stay as they are."""
     _check_owner(request)
     values = {name: getattr(body, name) for name in body.model_fields_set}
     for name in ("batch", "overlap", "strategy"):
@@ -222,14 +227,15 @@ def download_model(site: TheSite) -> Response:
 @reading.get("/invitation", summary="Addresses of the page for other people")
 def invite(request: Request, site: TheSite) -> Invitation:
     """The addresses contain the token, which the caller has shown already."""
-    token, port = site.policy.token, request.url.port or 80
-    if not site.policy.hosts.any_address or token is None:
+    token, name = site.policy.token, request.url.hostname or ""
+    if token is None or (is_loopback(name) and not site.policy.hosts.any_address):
         return Invitation(
             addresses=[],
             says="Only this machine can open the page. Start it with labelwise label "
             "--host 0.0.0.0 --token WORD to invite others.",
         )
-    return Invitation(
-        addresses=[make_address("0.0.0.0", port, token)],
-        says="Everyone in your network who has this link can label.",
-    )
+    if is_loopback(name):
+        address = make_address("0.0.0.0", request.url.port or 80, token)
+    else:  # under the name by which it was reached, as behind a proxy
+        address = f"http://{request.headers['host']}/?token={quote(token, safe='')}"
+    return Invitation(addresses=[address], says="Everyone who has this link can label.")

@@ -8,7 +8,8 @@ A `RequestGuard` wraps the application. It checks, in this order:
   address without the token, or as ``Authorization: Bearer``. Tokens are compared in constant time,
   and after many wrong ones an address waits a second for each answer, so that guessing is slow but
   the right token still opens the page: behind a proxy everyone has one address. The cookie
-  is a code made with the server's key, which cannot be guessed.
+  is a code made with the server's key, which cannot be guessed. The owner has a token and a code
+  of their own, made with the key as well (`AccessPolicy.is_owner`).
 * **Origin**: the API does not answer other sites, and a request that changes something must carry
   a code that only a page of this server can read (``X-Labelwise-Csrf``).
 * **Body**: size and duration are limited, regardless of the Content-Length header.
@@ -236,9 +237,36 @@ class AccessPolicy:
         return self._sign_text(f"pass:{self.token or ''}")
 
     @cached_property
+    def owner_token(self) -> str:
+        """Opens the server like the token, and lets the visitor change settings."""
+        return self._sign_text(f"owner:{self.token or ''}")[:32]
+
+    @cached_property
+    def owner_code(self) -> str:
+        """The value of the cookie of a visitor who gave the owner's token."""
+        return self._sign_text(f"pass:{self.owner_token}")
+
+    @cached_property
     def campaign_id(self) -> str:
         """Distinguishes campaigns of the same name; not a secret, and independent of the token."""
         return self._sign_text("campaign")[:16]
+
+    def find_pass(self, headers: Headers) -> str | None:
+        """The cookie of a visitor who gave a token before: `pass_code` or `owner_code`."""
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        codes = (self.pass_code, self.owner_code)
+        return next((code for code in codes if _are_equal(cookie, code)), None)
+
+    def is_owner(self, headers: Headers, client: str, server: str) -> bool:
+        """Whether a request may change settings.
+
+        With a token, only the owner's link allows it: behind a proxy everyone has its address.
+        Without one, every user of the server's own machine may, but no request of a proxy.
+        """
+        if self.token is None:
+            return (is_loopback(client) or client == server) and "x-forwarded-for" not in headers
+        given = _read_bearer(headers) or ""
+        return self.find_pass(headers) == self.owner_code or _are_equal(given, self.owner_token)
 
     def _sign_text(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
@@ -289,11 +317,13 @@ class RequestGuard:
         if token is None:
             return None
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
-        cookie = cookie_parser(headers.get("cookie", "")).get(self._policy.cookie, "")
-        if hmac.compare_digest(cookie.encode(), self._policy.pass_code.encode()):
-            return self._give_cookie(scope) if asked else None
-        bearer = headers.get("authorization", "")
-        given = bearer[7:].strip() if bearer[:7].lower() == "bearer " else asked
+        known = self._policy.find_pass(headers)
+        code = known or self._policy.pass_code
+        if asked and _are_equal(asked, self._policy.owner_token):
+            code = self._policy.owner_code
+        if known is not None:
+            return self._give_cookie(scope, code) if asked else None
+        given = _read_bearer(headers) or asked
         if not given:
             return _refuse_visitor(
                 scope, "this server needs its token; open the address with ?token= in it"
@@ -302,13 +332,13 @@ class RequestGuard:
             scope, "the token is wrong; open the address that the server printed"
         )
         refusal = await self._check_token(scope, given, wrong)
-        return refusal or (self._give_cookie(scope) if given is asked else None)
+        return refusal or (self._give_cookie(scope, code) if given is asked else None)
 
     async def _check_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
         """The response to a token: ``wrong``, or that there were too many; None if it is right."""
-        token = self._policy.token or ""
-        right = hmac.compare_digest(given.encode(), token.encode())
-        if right and len(token) >= LONG_TOKEN:
+        tokens = (self._policy.token or "", self._policy.owner_token)
+        right = any([_are_equal(given, token) for token in tokens])
+        if right and len(given) >= LONG_TOKEN:
             return None
         address = scope["client"][0] if scope.get("client") else ""
         if self._attempts.are_many(address):
@@ -324,8 +354,8 @@ class RequestGuard:
         self._attempts.add(address)
         return wrong
 
-    def _give_cookie(self, scope: Scope) -> Response | None:
-        """Set the cookie and redirect the browser to the same address without the token."""
+    def _give_cookie(self, scope: Scope, code: str) -> Response | None:
+        """Set the cookie to a code; redirect the browser to the address without the token."""
         if scope["method"] not in SAFE_METHODS:
             return None
         rest = [
@@ -338,7 +368,7 @@ class RequestGuard:
         answer = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, status_code=303)
         answer.set_cookie(
             self._policy.cookie,
-            self._policy.pass_code,
+            code,
             max_age=YEAR,
             httponly=True,
             samesite="lax",  # strict would reject visitors from a link in a mail or chat
@@ -360,8 +390,8 @@ class RequestGuard:
             return refuse(
                 403, f"the call comes from {origin[:100]!r}; open the page on this server"
             )
-        given = headers.get(CSRF_HEADER, "").encode()
-        if changes and not hmac.compare_digest(given, self._policy.csrf_code.encode()):
+        given = headers.get(CSRF_HEADER, "")
+        if changes and not _are_equal(given, self._policy.csrf_code):
             return refuse(403, f"{CSRF_HEADER} is missing or old; get it from /api/session")
         return None
 
@@ -392,6 +422,17 @@ class RequestGuard:
             return waiting.popleft() if waiting else await receive()
 
         return None, replay_body
+
+
+def _are_equal(given: str, secret: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(given.encode(), secret.encode())
+
+
+def _read_bearer(headers: Headers) -> str | None:
+    """The token of the Authorization header, or None."""
+    given = headers.get("authorization", "")
+    return given[7:].strip() if given[:7].lower() == "bearer " else None
 
 
 def refuse(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

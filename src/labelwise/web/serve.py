@@ -63,19 +63,22 @@ def serve(
     token: str | None = None,
     allow_hosts: Iterable[str] = (),
     trains: bool = True,
-    ready: Callable[[str], None] | None = None,
+    ready: Callable[[str, str], None] | None = None,
 ) -> None:
     """Serve a campaign's labelling page until SIGINT or SIGTERM.
 
-    ``ready`` is called with the page's address, token included, once it can be opened. See
-    `create_app` for the other arguments.
+    ``ready`` is called with the addresses of the page for annotators and for the owner, tokens
+    included, once it can be opened; without a token they are equal. See `create_app` for the other
+    arguments.
     """
     app = create_app(project, token=token, host=host, allow_hosts=allow_hosts, trains=trains)
     listener = open_listener(host, port)
-    address = make_address(host, listener.getsockname()[1], token)
+    owner_token = None if token is None else app.site.policy.owner_token
+    port = listener.getsockname()[1]
+    addresses = [make_address(host, port, one) for one in (token, owner_token)]
     server = AnnouncingServer(
         app,
-        on_ready=lambda: ready(address) if ready else None,
+        on_ready=lambda: ready(*addresses) if ready else None,
         on_shutdown=app.site.watch.close,  # releases waiting requests
     )
     with listener:

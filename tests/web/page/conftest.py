@@ -38,7 +38,7 @@ from pathlib import Path
 from labelwise.campaign.project import Project
 from labelwise.web.serve import serve
 home, port, trains = sys.argv[1:]
-ready = lambda address: print(address, flush=True)
+ready = lambda address, owner: print(address, flush=True)
 serve(Project.open(Path(home)), port=int(port), trains=trains == "yes", ready=ready)
 """
 DIGITS = tuple(str(digit) for digit in range(10))

@@ -1,5 +1,7 @@
 """Texts, numbers, many classes, classes that people name, and values instead of classes."""
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved
@@ -44,6 +46,16 @@ def test_a_row_of_numbers_is_a_table(make, visit, tmp_path):
     page = visit(make.begin(source, asked=2, classes=["a", "b"]).url)
     rows = ["width\t1.5", "height\t12000"] if shown(page) == 0 else ["width\t2.25", "height\t3"]
     assert page.locator(".stage tr").all_inner_texts() == rows
+
+
+def test_values_in_single_precision_have_their_own_digits(make, visit, tmp_path):
+    values = pyarrow.array([7.3, 0.1], pyarrow.float32())
+    pyarrow.parquet.write_table(pyarrow.table({"width": values}), tmp_path / "rows.parquet")
+    page = visit(make.begin(tmp_path / "rows.parquet", asked=2, classes=["a", "b"]).url)
+    seen = {"width\t7.3", "width\t0.1"}
+    first = page.locator(".stage tr").inner_text()
+    press_and_see(page, "a")
+    assert {first, page.locator(".stage tr").inner_text()} == seen
 
 
 def test_a_value_is_typed_where_there_are_no_classes(make, visit, tmp_path):

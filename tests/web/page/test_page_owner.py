@@ -98,6 +98,21 @@ def test_the_owner_adds_a_picture_which_is_then_listed(make, visit, tmp_path):
     page.locator(".row", has_text="more.png").wait_for()
 
 
+def test_the_link_of_the_owner_opens_the_settings_behind_a_proxy(make, visit, start_server):
+    server = start_server(make(30).project.home, "--no-training", "--token", "open-sesame")
+    until(lambda: any("Only for you" in line for line in server.lines))
+    (line,) = [line for line in server.lines if "Only for you" in line]
+    guest, owner = visit(f"{server.url}?token=open-sesame"), visit(line.split()[-1], name="Bob")
+    shown(guest)
+    guest.get_by_role("button", name="Invite").click()
+    guest.get_by_role("dialog").get_by_text("Only this machine").wait_for()
+    assert guest.get_by_label("Items per batch").count() == 0
+    shown(owner)
+    owner.get_by_role("button", name="Settings").click()
+    owner.get_by_label("Items per batch").wait_for()
+    assert owner.url == server.url
+
+
 def test_other_machines_cannot_add_items_or_remove_people(make, visit):
     labelling = make(8)
     page = visit(labelling.url, extra_http_headers={"X-Forwarded-For": "10.0.0.9"})
@@ -109,4 +124,4 @@ def test_other_machines_cannot_add_items_or_remove_people(make, visit):
         "import('/static/api.js').then((api) => api.upload(new File(['x'], 'x.png')))"
         ".catch((error) => error.message)"
     )
-    assert "only on the machine" in answer
+    assert "only the owner can do this" in answer

@@ -20,9 +20,16 @@ export async function showSettings(desk) {
       ${desk.session.owner ? html`<${AddItems} desk=${desk} /><${People} desk=${desk} />` : null}
       <h3>Invite others</h3>
       <p class="soft">${invitation.says}</p>
-      ${invitation.addresses.map((address) => html`<${Address} address=${address} />`)}
+      ${invitation.addresses.map((address) => html`<${Address} address=${matchScheme(address)} />`)}
     </div>`;
   return openDialog(desk.session.owner ? "Settings" : "Invite others", Body, { wide: true });
+}
+
+/** Behind a proxy, only the browser knows whether the page has https. */
+function matchScheme(address) {
+  const url = new URL(address);
+  if (url.host === location.host) url.protocol = location.protocol;
+  return String(url);
 }
 
 function Form({ desk, settings, finish }) {
