@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -232,6 +233,8 @@ def test_bad_input_is_named():
     probe.fit(rows, targets)
     with pytest.raises(BadInput, match="trained on 8 features; got 3"):
         probe.predict(rows[:, :3])
+    with pytest.raises(BadInput, match="features are a sparse matrix"):
+        probe.predict(csr_array(rows))
 
 
 def test_scikit_learn_can_clone_it_and_the_package_exports_it():

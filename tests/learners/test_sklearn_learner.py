@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -17,7 +18,9 @@ from sklearn.svm import SVC
 
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
+from labelwise.learners.linear_probe import LinearProbe
 from labelwise.learners.sklearn_learner import SklearnLearner
+from labelwise.learners.table_model import TableModel
 
 IMAGES, DIGITS = load_digits(return_X_y=True)
 IMAGES = IMAGES[:300] / 16
@@ -307,6 +310,19 @@ def test_it_follows_the_conventions_of_scikit_learn():
     assert isinstance(copy.estimator, MLPClassifier)
     with pytest.raises(BadInput, match="no setting 'penalty'"):
         copy.set_params(penalty=1)
+
+
+@pytest.mark.parametrize("learner", [SklearnLearner(SVC()), LinearProbe(), TableModel()])
+def test_tools_of_scikit_learn_take_learners(learner):
+    rows, kinds = load_iris(return_X_y=True)
+    assert min(cross_val_score(make_pipeline(StandardScaler(), learner), rows, kinds, cv=3)) > 0.8
+
+
+def test_a_search_changes_settings_of_the_estimator():
+    rows, kinds = load_iris(return_X_y=True)
+    search = GridSearchCV(SklearnLearner(SVC()), {"estimator__C": [1e-9, 1.0]}, cv=3)
+    assert search.fit(rows, kinds).best_params_ == {"estimator__C": 1.0}
+    assert is_regressor(LinearProbe(regression=True)) and is_classifier(TableModel())
 
 
 def test_labels_for_early_stopping_are_reported_apart():

@@ -119,6 +119,21 @@ class EstimatorMethods:
             setattr(self, name, value)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What pipelines, cross-validation and searches of scikit-learn want to know."""
+        from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
+
+        kind = "regressor" if self.regression else "classifier"
+        roles = {
+            "classifier_tags": None if self.regression else ClassifierTags(),
+            "regressor_tags": RegressorTags() if self.regression else None,
+        }
+        return Tags(estimator_type=kind, target_tags=TargetTags(required=True), **roles)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the model is trained; pipelines ask."""
+        raise NotImplementedError
+
     def predict(self, inputs: Array) -> HostArray:
         """The classes or values, ``(n,)`` or ``(n, k)``."""
         raise NotImplementedError
@@ -347,6 +362,10 @@ class LinearProbe(EstimatorMethods):
 
     # Predictions.
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the probe is trained."""
+        return self._state is not None
+
     def predict(self, inputs: Array) -> HostArray:
         """The classes ``(n,)``, or values ``(n,)`` or ``(n, k)``."""
         rows = self._compute_logits(self._check_rows(inputs))
@@ -508,6 +527,8 @@ def check_features(inputs: Array, width: int | None = None, dtype: Any = np.floa
     rows = convert_numbers(inputs, "features")
     if rows.ndim != 2:
         raise BadInput(f"features must be (items, columns); got shape {rows.shape}")
+    if not rows.shape[1]:
+        raise BadInput(f"features have no columns; got shape {rows.shape}")
     if width is not None and rows.shape[1] != width:
         raise BadInput(f"the model was trained on {width} features; got {rows.shape[1]}")
     rows = rows if dtype is None else rows.astype(dtype)

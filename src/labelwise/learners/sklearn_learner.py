@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from labelwise.arrays import Array, HostArray
@@ -73,17 +74,35 @@ class SklearnLearner:
     # scikit-learn's conventions.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments of the constructor."""
-        return {"estimator": self._given, "features": self._features}
+        """The arguments of the constructor, and if ``deep`` those of the estimator."""
+        own = {"estimator": self._given, "features": self._features}
+        if deep and isinstance(self._given, BaseEstimator):
+            own |= {f"estimator__{name}": value for name, value in self._given.get_params().items()}
+        return own
 
     def set_params(self, **params: Any) -> "SklearnLearner":
-        """Change arguments of the constructor; the learner needs a new `fit`."""
-        known = self.get_params()
+        """Change arguments of the constructor, or of the estimator as ``estimator__NAME``.
+
+        The learner needs a new `fit`.
+        """
+        known, own = self.get_params(), self.get_params(deep=False)
         for name in params:
             if name not in known:
                 raise BadInput(f"SklearnLearner has no setting {name!r}; choose from {list(known)}")
-        SklearnLearner.__init__(self, **(known | params))
+        own |= {name: params[name] for name in own if name in params}
+        inner = {name[11:]: value for name, value in params.items() if name not in own}
+        if inner:
+            own["estimator"] = clone(own["estimator"]).set_params(**inner)
+        SklearnLearner.__init__(self, **own)
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """Those of the estimator, for scikit-learn's pipelines, cross-validation and searches."""
+        return get_tags(self._make_estimator())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the estimator is trained; pipelines ask."""
+        return self._estimator is not None
 
     @property
     def classes_(self) -> HostArray:

@@ -265,6 +265,10 @@ class TableModel(EstimatorMethods):
 
     # Predictions.
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the model is trained."""
+        return self._main is not None
+
     def predict(self, inputs: Array) -> HostArray:
         """The classes or values, ``(n,)``."""
         rows = self._compute_rows(inputs)

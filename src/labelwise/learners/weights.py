@@ -1,6 +1,7 @@
 """Validation of numbers and weights, without torch."""
 
 import numpy as np
+from scipy.sparse import issparse
 
 from labelwise.arrays import Array, Floats, HostArray, to_numpy
 from labelwise.errors import BadInput
@@ -16,6 +17,8 @@ def convert_numbers(values: Array, name: str) -> HostArray:
     """
     if np.ma.is_masked(values):
         raise BadInput(f"{name} hold masked entries; fill them or leave these items out")
+    if issparse(values):
+        raise BadInput(f"{name} are a sparse matrix; give a dense one, for example by .toarray()")
     array = to_numpy(values)
     if array.dtype.kind not in "biuf":
         raise BadInput(f"{name} must be numbers; got {array.dtype}")
