@@ -122,7 +122,7 @@ def train(
     steps = settings.epochs * -(-len(labelled) // settings.batch_size)
     step = _StepLoop(module, labelled, settings, optimizer, device, watchers)
     step.schedule = make_schedule(optimizer, settings, steps)
-    rule, best = StoppingRule(settings), _BestEpoch(module, watchers)
+    rule, best = StoppingRule(settings), _KeptEpoch(module, watchers)
     for watcher in watchers:
         watcher.begin(labelled)
     for epoch in range(1, settings.epochs + 1):
@@ -305,7 +305,7 @@ class _StepLoop:
             return (loss or self._settings.loss)(call_module(self._module, batch), targets)
 
 
-class _BestEpoch:
+class _KeptEpoch:
     """The states of the module and of the watchers at the best epoch."""
 
     def __init__(self, module: nn.Module, watchers: Sequence[TrainingWatcher]) -> None:

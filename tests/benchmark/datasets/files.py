@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 
-from labelwise.benchmark.datasets.archives import matches_pattern
+from labelwise.benchmark.datasets import matches_pattern
 
 
 def some_images(n, channels, side, seed=0):

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from labelwise.benchmark.datasets.archives import gather_files
+from labelwise.benchmark.datasets import gather_files
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import debian, put, tarred, zipped
 
