@@ -218,7 +218,7 @@ def test_an_interrupted_simulation_says_where_its_rounds_are(folder):
     np.save("y.npy", np.arange(300) % 3)
     arguments = ["simulate", "f.npy", "--labels", "y.npy", "--results", "s.jsonl", "--seeds", "50"]
     with subprocess.Popen(
-        [*COMMAND, *arguments, "--workers", "1", "--strategies", "margin"],
+        [*COMMAND, *arguments, "--workers", "1", "--strategies", "margin", "--rounds", "2"],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
