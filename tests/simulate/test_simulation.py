@@ -33,9 +33,14 @@ def test_a_simulation_replays_paired_runs_and_buys_every_item_once():
         assert runs["random", seed][0].value == runs["margin", seed][0].value
 
 
-def test_an_interrupted_simulation_continues_with_the_same_numbers(tmp_path):
+def test_a_simulation_extended_interrupted_and_shortened_has_the_same_numbers(tmp_path):
     plan = make_plan(DATA, strategies=["margin"], **TINY)
+    first = run_plan(DATA, plan, tmp_path / "a.jsonl", seeds=1)
     whole = run_plan(DATA, plan, tmp_path / "a.jsonl", seeds=2)
+    assert whole[: len(first)] == first and len(whole) == 12
+    shorter = make_plan(DATA, strategies=["margin"], rounds=2, batch=10)
+    fewer = run_plan(DATA, shorter, tmp_path / "a.jsonl", seeds=1)
+    assert fewer == [line for line in first if line.round < 2]
     lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "b.jsonl").write_text("".join(lines[:6]))
     calls = []
@@ -48,16 +53,6 @@ def test_an_interrupted_simulation_continues_with_the_same_numbers(tmp_path):
     untouched = (tmp_path / "b.jsonl").read_bytes()
     run_plan(DATA, plan, tmp_path / "b.jsonl", seeds=2)
     assert (tmp_path / "b.jsonl").read_bytes() == untouched
-
-
-def test_more_seeds_extend_a_results_file_and_fewer_batches_read_it(tmp_path):
-    path = tmp_path / "r.jsonl"
-    plan = make_plan(DATA, strategies=["margin"], **TINY)
-    first = run_plan(DATA, plan, path, seeds=1)
-    longer = run_plan(DATA, plan, path, seeds=2)
-    assert longer[: len(first)] == first and len(longer) == 12
-    shorter = make_plan(DATA, strategies=["margin"], rounds=2, batch=10)
-    assert run_plan(DATA, shorter, path, seeds=1) == [line for line in first if line.round < 2]
 
 
 def test_parallel_processes_give_what_one_gives():
