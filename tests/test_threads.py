@@ -1,5 +1,6 @@
 """Several threads: answers in order, errors of the first, and no threads where none are wanted."""
 
+import gc
 import threading
 import time
 
@@ -75,3 +76,10 @@ def test_spans_cover_everything_once(count, step):
     covered = [place for span in split_range(count, step) for place in range(count)[span]]
     assert covered == list(range(count))
     assert all(span.stop - span.start <= step for span in split_range(count, step))
+
+
+def test_the_garbage_collector_goes_on_after_a_pause():
+    with pytest.raises(ValueError, match="stop"), threads.pause_garbage_collection():
+        assert not gc.isenabled()
+        raise ValueError("stop")
+    assert gc.isenabled()

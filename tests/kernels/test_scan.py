@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelwise.arrays import to_numpy
-from labelwise.kernels.loop.scan import Scan, _pause_garbage_collection
+from labelwise.kernels.loop.scan import Scan
 
 torch = pytest.importorskip("torch")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -75,10 +75,3 @@ def test_an_earlier_graph_that_is_garbage_does_not_spoil_a_recording():
     finally:
         gc.set_threshold(*before)
     assert to_numpy(state[1]).tolist() == [5.0] * 3
-
-
-def test_the_garbage_collector_goes_on_after_a_pause():
-    with pytest.raises(ValueError, match="stop"), _pause_garbage_collection():
-        assert not gc.isenabled()
-        raise ValueError("stop")
-    assert gc.isenabled()
