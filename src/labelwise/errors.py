@@ -3,6 +3,9 @@
 A message says what was wrong, the value, and what to do: one line, lower case.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class LabelwiseError(Exception):
     """The base of all errors raised on purpose."""
@@ -34,6 +37,26 @@ class StorageFailed(LabelwiseError, OSError):
 
 class LabelwiseWarning(UserWarning):
     """A result differs from the request; the selection's info says so too."""
+
+
+@contextmanager
+def require_extra(words: str, extra: str) -> Iterator[None]:
+    """Turn a failed import in the block into the advice to install an extra.
+
+    Example:
+        >>> with require_extra("the page needs fastapi", "web"):
+        ...     import no_such_package
+        Traceback (most recent call last):
+        labelwise.errors.MissingDependency: the page needs fastapi (No module named \
+'no_such_package'); run pip install 'labelwise[web]'
+    """
+    try:
+        yield
+    except MissingDependency:
+        raise
+    except ImportError as error:
+        advice = f"run pip install 'labelwise[{extra}]'"
+        raise MissingDependency(f"{words} ({error}); {advice}") from error
 
 
 def first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from labelwise.errors import MissingDependency
+from labelwise.errors import require_extra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,12 +46,8 @@ def inline_svg(svg: str, label: str, colours: Mapping[str, str] | None = None) -
 
 @cache
 def _make_environment() -> "Environment":
-    try:
+    with require_extra("writing a page needs Jinja2", "demo"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingDependency(
-            f"writing a page needs Jinja2 ({error}); run pip install 'labelwise[demo]'"
-        ) from error
     environment = Environment(
         loader=PackageLoader("labelwise"),
         autoescape=True,

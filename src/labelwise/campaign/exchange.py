@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from labelwise.errors import BadInput, LabelwiseError, MissingDependency
+from labelwise.errors import BadInput, LabelwiseError, require_extra
 from labelwise.files import JsonObject, write_json, write_text
 
 EXCHANGE_FORMATS = {"coco": ".json", "cvat": ".xml", "fiftyone": ".json"}
@@ -92,12 +92,8 @@ def _make_cvat(images: Sequence[ImageLabel], folder: Path) -> ElementTree.Elemen
 
 
 def _read_size(path: Path) -> tuple[int, int]:
-    try:
+    with require_extra("sizes of images need pillow", "web"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingDependency(
-            "sizes of images need pillow; run pip install 'labelwise[web]'"
-        ) from error
     try:
         with Image.open(path) as image:
             return image.size

@@ -18,7 +18,7 @@ from labelwise.cli.console import (
     split_names,
 )
 from labelwise.cli.files import check_output_file, check_output_folder
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -90,12 +90,8 @@ def run_benchmark(
     set_results_file(out)
     if seeds is not None and seeds < 1:
         raise BadInput(f"--seeds must be 1 or more; got {seeds}")
-    try:
+    with require_extra("experiments need torch and scikit-learn", "demo"):
         from labelwise.benchmark.runs import run_experiment
-    except ImportError as error:
-        raise MissingDependency(
-            f"experiments need torch and scikit-learn ({error}); run pip install 'labelwise[demo]'"
-        ) from error
     from labelwise.benchmark.protocols import get
 
     protocol = get(name).at(scale)
@@ -200,13 +196,9 @@ def write_benchmark_report(
             check_output_file(path, make_folder=True)
     if figures is not None:
         check_output_folder(figures)
-    try:
+    with require_extra("the report needs matplotlib", "demo"):
         from labelwise.benchmark.report.page import write_report
         from labelwise.rounds.default_strategies import REPORTED
-    except ImportError as error:
-        raise MissingDependency(
-            f"the report needs matplotlib ({error}); run pip install 'labelwise[demo]'"
-        ) from error
     from labelwise.benchmark.report.experiment import group_experiments
     from labelwise.benchmark.report.texts import summarise_findings
     from labelwise.benchmark.results import read_results

@@ -15,7 +15,7 @@ from labelwise.cli.app import (
     complete_commands,
     open_project,
 )
-from labelwise.errors import MissingDependency
+from labelwise.errors import require_extra
 
 
 @app.command("label")
@@ -43,12 +43,8 @@ def open_labelling_page(
     token. Models are trained in the background; Ctrl-C stops the server. The page keeps every label
     until the server has saved it.
     """
-    try:
+    with require_extra("the page needs fastapi and uvicorn", "web"):
         from labelwise.web.serve import serve
-    except ImportError as error:
-        raise MissingDependency(
-            f"the page needs fastapi and uvicorn ({error}); run pip install 'labelwise[web]'"
-        ) from error
     project = open_project(campaign)
 
     def announce(address: str, owner: str) -> None:

@@ -19,7 +19,7 @@ from labelwise.cli.app import (
 )
 from labelwise.cli.console import print_columns, show_progress
 from labelwise.display import escape_text, format_count, format_duration
-from labelwise.errors import MissingDependency
+from labelwise.errors import require_extra
 
 if TYPE_CHECKING:
     from labelwise.label_studio import SyncResult
@@ -140,12 +140,8 @@ def serve_label_studio(
     backend, unless --host says otherwise: then Label Studio needs the token, as the password of
     Basic authentication. --connect registers the backend in the project, with its token.
     """
-    try:
+    with require_extra("the backend needs fastapi and uvicorn", "web"):
         from labelwise.label_studio.backend import serve_backend
-    except ImportError as error:
-        raise MissingDependency(
-            f"the backend needs fastapi and uvicorn ({error}); run pip install 'labelwise[web]'"
-        ) from error
     found = open_project(campaign)
 
     def announce(at: str) -> None:

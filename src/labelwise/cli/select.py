@@ -6,7 +6,6 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,7 @@ from labelwise.cli.files import (
     read_ids,
     split_options,
 )
-from labelwise.errors import BadInput, MissingDependency, StorageFailed
+from labelwise.errors import BadInput, StorageFailed
 from labelwise.selection.result import Selection, check_format
 from labelwise.strategy import Strategy
 
@@ -260,12 +259,9 @@ def _check_picks_file(path: Path) -> None:
         check_format(path)
     check_output_file(path)
     if path.suffix == ".parquet":
-        try:
-            import_module("pyarrow")
-        except ImportError as error:
-            raise MissingDependency(
-                "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-            ) from error
+        from labelwise.pool.sources.parquet import import_pyarrow
+
+        import_pyarrow("writing .parquet")
 
 
 @app.command("strategies")

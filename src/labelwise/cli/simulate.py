@@ -27,7 +27,7 @@ from labelwise.cli.console import (
     split_names,
 )
 from labelwise.cli.files import check_output_file
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 from labelwise.files import write_text
 from labelwise.tracking import Tracker
 
@@ -98,16 +98,11 @@ def run_simulation(
     same command continues.
     """
     set_results_file(results)
-    try:
+    with require_extra("simulations need scikit-learn and matplotlib", "demo"):
         from labelwise.benchmark.report.page import write_report
         from labelwise.simulate import make_plan, run_plan
         from labelwise.simulate.own_data import read_own_data
         from labelwise.simulate.savings import compute_savings
-    except ImportError as error:
-        raise MissingDependency(
-            f"simulations need scikit-learn and matplotlib ({error}); "
-            "run pip install 'labelwise[demo]'"
-        ) from error
     if out.suffix.lower() not in (".html", ".htm"):
         raise BadInput(f"the page is HTML; got --out {out}")
     check_output_file(out, make_folder=True)
@@ -232,14 +227,9 @@ def run_demo(
     on, for random and for several strategies. Prints how many labels each needs
     to reach the final accuracy of random, and writes a page with curves and images.
     """
-    try:
+    with require_extra("the demo needs scikit-learn and matplotlib", "demo"):
         from labelwise.demo.page import make_rows, render_demo_page
         from labelwise.demo.runs import DemoPlan, compare_strategies, group_accuracies, run_demo
-    except ImportError as error:
-        raise MissingDependency(
-            f"the demo needs scikit-learn and matplotlib ({error}); "
-            "run pip install 'labelwise[demo]'"
-        ) from error
     check_output_file(out, make_folder=True)
     given: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}
     given["strategies"] = tuple(strategy) if strategy else None

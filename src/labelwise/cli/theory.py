@@ -22,7 +22,7 @@ from labelwise.cli.files import (
     read_ids,
     read_picks,
 )
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 
 if TYPE_CHECKING:
     from labelwise.arrays import HostArray
@@ -89,12 +89,8 @@ def plan_labels(
 
 def _find_plot_writer(out: Path) -> "Callable[[Plan, Path, Sequence[str]], None]":
     """Import matplotlib and check the file name before the work begins."""
-    try:
+    with require_extra("the plot needs matplotlib", "demo"):
         from labelwise.theory.plots import check_picture, save_plan
-    except ImportError as error:
-        raise MissingDependency(
-            f"the plot needs matplotlib ({error}); run pip install 'labelwise[demo]'"
-        ) from error
     check_picture(out)
     return save_plan
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.encoders.encoder import SIDE, Features, Kind, check_features
-from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.errors import BadInput, first_line, require_extra
 from labelwise.threads import thread_count
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -125,12 +125,8 @@ class OnnxTextEncoder:
         self, session: Any, tokenizer: Path, *, name: str, checksum: str, on_gpu: bool
     ) -> None:
         """Load the tokenizer and run the model once, to find the number of features."""
-        try:
+        with require_extra("encoding texts needs tokenizers", "encoders"):
             from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingDependency(
-                f"encoding texts needs tokenizers ({error}); run pip install 'labelwise[encoders]'"
-            ) from error
         try:
             self._tokenizer = Tokenizer.from_file(str(tokenizer))
         except Exception as error:  # tokenizers raises plain exceptions
@@ -162,12 +158,8 @@ def _open_session(path: Path, device: str) -> tuple[Any, bool]:
     """Load a model; return the session and whether it runs on a GPU."""
     if not path.is_file():
         raise BadInput(f"there is no file {path}; give a model in the ONNX format")
-    try:
+    with require_extra("encoders need onnxruntime", "encoders"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingDependency(
-            f"encoders need onnxruntime ({error}); run pip install 'labelwise[encoders]'"
-        ) from error
     if device not in ("auto", "cpu", "cuda"):
         raise BadInput(f"device is auto, cpu or cuda; got {device!r}")
     providers: list[str] = []

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.encoders.encoder import Features, Kind
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 
 DIRECTIONS = 100  # Largest number of features
 MOST_WORDS = 20_000  # Size of the vocabulary
@@ -116,11 +116,7 @@ class TfidfEncoder:
 
 
 def _import_text_tools() -> tuple[Any, Any]:
-    try:
+    with require_extra("encoding texts needs scikit-learn", "encoders"):
         from sklearn.feature_extraction import text
         from sklearn.utils.extmath import randomized_svd
-    except ImportError as error:
-        raise MissingDependency(
-            f"encoding texts needs scikit-learn ({error}); run pip install 'labelwise[encoders]'"
-        ) from error
     return text, randomized_svd

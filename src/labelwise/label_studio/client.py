@@ -23,20 +23,16 @@ from labelwise.errors import (
     BadInput,
     LabelwiseError,
     LabelwiseWarning,
-    MissingDependency,
     UnknownName,
     first_line,
+    require_extra,
 )
 from labelwise.files import JsonObject
 
-try:
+with require_extra("Label Studio needs httpx and starlette", "web"):
     import httpx
 
     from labelwise.web.security import is_loopback
-except ImportError as missing:
-    raise MissingDependency(
-        f"Label Studio needs httpx and starlette ({missing}); run pip install 'labelwise[web]'"
-    ) from missing
 
 ATTEMPTS, PAUSE = 3, 1.0
 """Number of attempts for a call that only reads, and the seconds before the second one."""

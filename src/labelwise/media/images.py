@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, MissingDependency, require_extra
 from labelwise.pool.blocks import Progress
 
 Arrays = NDArray[Any]
@@ -173,13 +173,9 @@ def _describe_error(error: Exception) -> str:
 
 
 def _import_pillow() -> Any:
-    try:
+    with require_extra("reading images needs Pillow", "encoders"):
         import PIL.Image
         import PIL.ImageOps
-    except ImportError as error:
-        raise MissingDependency(
-            f"reading images needs Pillow ({error}); run pip install 'labelwise[encoders]'"
-        ) from error
     return PIL
 
 

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
-from labelwise.errors import BadInput, MissingDependency, StorageFailed, UnknownName
+from labelwise.errors import BadInput, StorageFailed, UnknownName, require_extra
 from labelwise.record.events import Event, decode_events, encode_event
 from labelwise.record.storage import Decide, Storage, check_name, check_start
 
@@ -368,12 +368,8 @@ def _switch_to_wal(connection: Any, timeout: float) -> None:
 
 def _create_postgresql_engine(url: sa.URL, timeout: float) -> sa.Engine:
     """An engine that syncs every commit and does not wait for locks forever."""
-    try:
+    with require_extra("a PostgreSQL storage needs psycopg", "postgres"):
         import psycopg  # noqa: F401
-    except ImportError:
-        raise MissingDependency(
-            "a PostgreSQL storage needs psycopg; run pip install 'labelwise[postgres]'"
-        ) from None
     limit = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
     engine = sa.create_engine(url, pool_pre_ping=True, connect_args=limit, hide_parameters=True)
 
