@@ -6,7 +6,7 @@ All state of a campaign is in its record; the object only adds a pool and a lear
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.campaign_record import CampaignRecord
-from labelwise.campaign.operations import Seconds, check_annotator
+from labelwise.campaign.operations import check_annotator
 from labelwise.campaign.training import CampaignModel, TrainingPlan, describe_error, plan_training
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
 from labelwise.files import JsonObject, to_json
@@ -99,19 +99,8 @@ class Campaign(CampaignRecord):
                 "give it the pool it was started with"
             )
 
-    def tell(
-        self,
-        labels: Mapping[Any, Label],
-        *,
-        by: str = "",
-        seconds: Seconds = None,
-        anything: bool = False,
-        expected: int | None = None,
-    ) -> int:
-        """As `CampaignRecord.tell`; with ``anything``, for any item of the pool."""
-        if anything:
-            self.pool.find_positions(list(labels))
-        return super().tell(labels, by=by, seconds=seconds, anything=anything, expected=expected)
+    def _check_unasked(self, ids: Iterable[object]) -> None:
+        self.pool.find_positions(list(ids))
 
     def left(self) -> int:
         """Number of items of the pool that can still be asked for."""

@@ -5,7 +5,7 @@ threads and processes can work at once.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -108,6 +108,8 @@ class CampaignRecord(SharedRecord):
         Returns:
             The new length of the record.
         """
+        if anything:
+            self._check_unasked(labels)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], int]:
             events = operations.label_events(
@@ -122,6 +124,9 @@ class CampaignRecord(SharedRecord):
             return events, ledger.length + len(events)
 
         return self.commit(decide, expected=expected)
+
+    def _check_unasked(self, ids: Iterable[object]) -> None:
+        """Reject items that do not exist; without a pool, all may."""
 
     def withdraw(self, ids: ItemIds, *, by: str = "", expected: int | None = None) -> None:
         """Withdraw this annotator's labels or skips of some items."""
