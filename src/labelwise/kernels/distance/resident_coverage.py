@@ -39,6 +39,7 @@ class ResidentCoverage:
         own: the position of the target that is the same item, or -1, ``(n,)``.
         values: ``(T, n)`` similarities; of an item to itself 1, or 0 if targets are sampled.
         covered: ``(T,)`` similarity to the most similar labelled or picked item.
+        zero: ``(1, 1)``; a number would be copied to the device every time.
         ids: of the picks.
         gains: of the picks.
     """
@@ -48,6 +49,7 @@ class ResidentCoverage:
     own: NDArray[np.intp]
     values: Array
     covered: Array
+    zero: Array
     ids: list[int] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
 
@@ -80,7 +82,7 @@ class ResidentCoverage:
         values[like(np.arange(count), values), like(places, values)] = same
         own = np.full(len(candidates), -1, dtype=np.intp)
         own[places] = np.arange(count)
-        return cls(kernel, candidates, own, values, covered)
+        return cls(kernel, candidates, own, values, covered, xp.zeros_like(values[:1, :1]))
 
     def pick(self, shards: Shards, weights: Floats, budget: int) -> None:
         """Pick until there are ``budget`` picks or no candidate has a gain.
@@ -97,14 +99,14 @@ class ResidentCoverage:
         totals[like(picked, totals)] = -np.inf
         while len(self.ids) < budget:
             near = xp.nonzero(totals >= xp.max(totals) - slack)[0]
-            gains = self._evaluate(near, scale)
-            first = int(np.argmax(comparable(gains)))
-            if gains[first] <= NO_GAIN * (1 + TIE):
+            best, gain, now = self._find_best(near, scale)
+            if gain <= NO_GAIN * (1 + TIE):
                 return
-            best = int(near[first])
             self.ids.append(int(self.candidates[best]))
-            self.gains.append(float(gains[first]))
-            totals -= self._cover(best, scale)
+            self.gains.append(gain)
+            if self.own[best] >= 0:
+                now[self.own[best]] = 1.0
+            self._cover(now, scale, totals)
             totals[best] = -np.inf
             shards.progress("coverage", len(self.ids), budget)
 
@@ -117,33 +119,38 @@ class ResidentCoverage:
         totals = xp.zeros_like(self.values[0])
         for span in self._chunk(count, width):
             above = self.values[span] - self.covered[span, None]
-            totals += weights[span] @ xp.maximum(above, xp.zeros_like(above[:1]))
+            totals += weights[span] @ xp.maximum(above, self.zero)
         return totals
 
-    def _evaluate(self, some: Array, weights: Array) -> Floats:
-        """Gains of some candidates from the definition, on the host."""
-        xp, parts = namespace(self.values), []
-        for span in self._chunk(len(some), len(self.covered)):
-            above = self.values[:, some[span]] - self.covered[:, None]
-            parts.append(to_numpy(weights @ xp.maximum(above, xp.zeros_like(above[:1]))))
-        return np.concatenate(parts)
+    def _find_best(self, near: Array, weights: Array) -> tuple[int, float, Array]:
+        """Of candidates with nearly the largest gain: position, exact gain and similarities.
 
-    def _cover(self, best: int, weights: Array) -> Array:
-        """Count a pick; what the gains of all candidates lose by it, ``(n,)``."""
-        xp, now = namespace(self.values), self.values[:, best]
-        if self.own[best] >= 0:
-            now = xp.asarray(now, copy=True)
-            now[self.own[best]] = 1.0
-        changed = xp.nonzero(now > self.covered)[0]
-        losses = xp.zeros_like(self.values[0])
+        A column of the similarities is scattered over memory, so that it is read once.
+        """
+        xp, zero = namespace(self.values), self.zero
+        found: list[Floats] = []
+        spans = self._chunk(len(near), len(self.covered))
+        for span in spans:
+            columns = self.values[:, near[span]]
+            gains = weights @ xp.maximum(columns - self.covered[:, None], zero)
+            found.append(to_numpy(xp.stack([xp.astype(near[span], gains.dtype), gains])))
+        positions, values = np.concatenate(found, axis=1)
+        first = int(np.argmax(comparable(values)))
+        best = int(positions[first])
+        now = columns[:, first] if len(spans) == 1 else self.values[:, best]
+        return best, float(values[first]), xp.asarray(now, copy=True)
+
+    def _cover(self, now: Array, weights: Array, totals: Array) -> None:
+        """Raise the coverage of targets, and lower the gains of all candidates, ``(n,)``."""
+        xp, zero, rise = namespace(self.values), self.zero, now - self.covered
+        changed = xp.nonzero(rise > zero[0])[0]
         for span in self._chunk(len(changed), self.values.shape[1]):
             some = changed[span]
-            low, high = self.covered[some][:, None], now[some][:, None]
-            part = xp.minimum(xp.maximum(self.values[some], low), high)
-            part -= low
-            losses += weights[some] @ part
+            part = self.values[some]
+            part -= self.covered[some][:, None]
+            part = xp.minimum(xp.maximum(part, zero), rise[some][:, None])
+            totals -= weights[some] @ part
         self.covered = xp.maximum(self.covered, now)
-        return losses
 
 
 def _cover_labelled(targets: Array, labelled: Rows | None, kernel: SimilarityKernel) -> Array:
