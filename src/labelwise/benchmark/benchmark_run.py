@@ -10,17 +10,16 @@ items decide nothing.
 """
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Protocol as TypingProtocol
 
 import numpy as np
 
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark import devices
 from labelwise.benchmark.batched import TrainingTask, fit_together
-from labelwise.benchmark.devices import Device, DeviceClock
+from labelwise.benchmark.devices import DeviceClock
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
 from labelwise.benchmark.lines import make_key, make_result
 from labelwise.benchmark.models import ItemPool, ModelSet, make_models, make_picker
@@ -37,20 +36,6 @@ from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import PastBatch
 from labelwise.theory.coverage import imbalance_ratio
-
-
-class ModelFactory(TypingProtocol):
-    """Makes the untrained networks of a run; see `make_models`."""
-
-    def __call__(
-        self,
-        protocol: Protocol,
-        entrant: Entrant,
-        split: DataSplit,
-        device: Device,
-        items: tuple[Items, Items],
-    ) -> ModelSet:
-        """The networks."""
 
 
 class BatchSelector:
@@ -120,7 +105,11 @@ class BenchmarkRun:
     """One strategy under one seed, round by round."""
 
     def __init__(
-        self, splits: SplitCache, entrant: Entrant, seed: int, make: ModelFactory = make_models
+        self,
+        splits: SplitCache,
+        entrant: Entrant,
+        seed: int,
+        make: Callable[..., ModelSet] = make_models,
     ) -> None:
         """Start with the first labels."""
         self.protocol, self.entrant, self.seed = splits.protocol, entrant, seed

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Protocol
 
@@ -46,14 +47,10 @@ def _make_sgd(parameters: Parameters, lr: float, weight_decay: float) -> torch.o
     return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=0.9)
 
 
-def _make_adam(parameters: Parameters, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    fused = _can_fuse(parameters)
-    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
-
-
-def _make_adamw(parameters: Parameters, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    fused = _can_fuse(parameters)
-    return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+def _make_adam(
+    kind: type[torch.optim.Adam], parameters: Parameters, lr: float, weight_decay: float
+) -> torch.optim.Optimizer:
+    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=_can_fuse(parameters))
 
 
 def _can_fuse(parameters: Parameters) -> bool:
@@ -61,7 +58,11 @@ def _can_fuse(parameters: Parameters) -> bool:
     return all(parameter.is_floating_point() for parameter in parameters)
 
 
-OPTIMIZERS = {"adam": _make_adam, "adamw": _make_adamw, "sgd": _make_sgd}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(_make_adam, torch.optim.Adam),
+    "adamw": partial(_make_adam, torch.optim.AdamW),
+    "sgd": _make_sgd,
+}
 
 
 @dataclass(frozen=True)

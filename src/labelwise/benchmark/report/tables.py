@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -241,34 +241,31 @@ def _iterate_comparison(comparison: StrategyComparison) -> Iterator[JsonObject]:
         yield line | vars(difference.gain) | tests
 
 
-def _with_interval(estimate: Estimate | None, unit: MetricUnit, sign: str = "") -> TableCell:
+def _interval_cell(estimate: Estimate | None, show: Callable[[float], str]) -> TableCell:
+    """A value with its interval, if there is one."""
     if estimate is None:
         return NOTHING
-    value = unit.format(estimate.value, sign)
+    value = show(estimate.value)
     if math.isnan(estimate.low):
         return value
-    return value, f"{unit.format(estimate.low, sign)} to {unit.format(estimate.high, sign)}"
+    return value, f"{show(estimate.low)} to {show(estimate.high)}"
+
+
+def _with_interval(estimate: Estimate | None, unit: MetricUnit, sign: str = "") -> TableCell:
+    return _interval_cell(estimate, lambda value: unit.format(value, sign))
 
 
 def _labels_cell(estimate: Estimate | None, limit: int) -> TableCell:
-    if estimate is None:
-        return NOTHING
-    value = format_labels(estimate.value, limit)
-    if math.isnan(estimate.low):
-        return value
-    return value, f"{format_labels(estimate.low, limit)} to {format_labels(estimate.high, limit)}"
+    return _interval_cell(estimate, lambda value: format_labels(value, limit))
 
 
 def _saving_cell(entry: StrategySummary, limit: int) -> TableCell:
-    estimate = entry.saved
-    if estimate is None:
-        return NOTHING
-    value = format_saving(estimate.value)
-    if estimate.value == 1 and entry.needed is not None:  # the baseline never reached the target
-        value = f"over {format_saving(1 - entry.needed.value / limit)}"
-    if math.isnan(estimate.low):
-        return value
-    return value, f"{format_saving(estimate.low)} to {format_saving(estimate.high)}"
+    cell = _interval_cell(entry.saved, format_saving)
+    if entry.saved is None or entry.saved.value != 1 or entry.needed is None:
+        return cell
+    # The baseline never reached the target.
+    value = f"over {format_saving(1 - entry.needed.value / limit)}"
+    return (value, cell[1]) if isinstance(cell, tuple) else value
 
 
 def _format_known(value: float, pattern: str = "{:.2f}") -> str:
