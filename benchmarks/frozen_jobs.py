@@ -43,6 +43,7 @@ def read_jobs(path):
 
 def work(jobs, lines):
     """Play runs from one queue and put the lines of each into another."""
+    from frozen_peers import PEERS, play_peer
     from threadpoolctl import threadpool_limits
 
     from labelwise.benchmark.results import format_line
@@ -57,7 +58,11 @@ def work(jobs, lines):
         begin = time.perf_counter()
         found, note = [], "done"
         try:
-            found = [format_line(line) for line in study_frozen(protocol, entrant, seed, None)]
+            if entrant.strategy in PEERS:
+                played = play_peer(protocol, entrant, seed)
+            else:
+                played = study_frozen(protocol, entrant, seed, None)
+            found = [format_line(line) for line in played]
         except Exception:
             note = traceback.format_exc()
         seconds = time.perf_counter() - begin

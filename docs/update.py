@@ -4,7 +4,7 @@ Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->,
-    <!-- frozen overview NAME NAME ... -->, the same with summary, <!-- frozen table NAME -->,
+    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle or table,
     <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or another form of
     FORMS, <!-- papers FORM KEY -->
 
@@ -24,6 +24,8 @@ import labelwise
 from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry
 from labelwise.benchmark.report.thirds import (
     format_experiment,
+    format_needed,
+    format_oracle,
     format_overview,
     format_summary,
     read_frozen,
@@ -165,8 +167,14 @@ def _imported_packages(name: str) -> set[str]:
 def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
-    found = read_frozen(folder / f"{name}.jsonl.gz" for name in names)
-    forms = {"overview": format_overview, "summary": format_summary}
+    paths = [folder / f"{name}{more}.jsonl.gz" for name in names for more in ("", ".others")]
+    found = read_frozen(path for path in paths if path.is_file())
+    forms = {
+        "overview": format_overview,
+        "summary": format_summary,
+        "needed": format_needed,
+        "oracle": format_oracle,
+    }
     if form in forms:
         return forms[form](found)
     return "\n".join(map(format_experiment, found))

@@ -43,12 +43,36 @@ from labelwise.theory.coverage import imbalance_ratio
 SPLIT = 11
 """Random stream of a split."""
 
+MakeChooser = Callable[[Protocol, Entrant, LabelledPool, Callable[[], Predictor]], BatchChooser]
+"""Makes the picker of an entrant's batches for a pool and a function that makes heads."""
+
 MOST_TEST = 5_000
 """Largest number of test items that are drawn for a seed."""
 
 
+def make_chooser(
+    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: Callable[[], Predictor]
+) -> BatchChooser:
+    """The picker of an entrant's batches."""
+    if entrant.strategy != ORACLE:
+        return StrategyChooser(entrant)
+    settings = protocol.settings["oracle"]
+    return OracleChooser(
+        pool,
+        make_learner,
+        settings["proposers"],
+        settings["proposals"],
+        protocol.metric,
+        protocol.higher_is_better,
+    )
+
+
 def play_frozen(
-    protocol: Protocol, entrant: Entrant, seed: int, items: LabelledPool
+    protocol: Protocol,
+    entrant: Entrant,
+    seed: int,
+    items: LabelledPool,
+    make_chooser: MakeChooser = make_chooser,
 ) -> Iterator[RoundResult]:
     """Buy batches of labels and measure the head after each.
 
@@ -86,23 +110,6 @@ def play_frozen(
             picks=tuple(step.picks.tolist()),
             weights=None if step.weights is None else tuple(step.weights.tolist()),
         )
-
-
-def make_chooser(
-    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: Callable[[], Predictor]
-) -> BatchChooser:
-    """The picker of an entrant's batches."""
-    if entrant.strategy != ORACLE:
-        return StrategyChooser(entrant)
-    settings = protocol.settings["oracle"]
-    return OracleChooser(
-        pool,
-        make_learner,
-        settings["proposers"],
-        settings["proposals"],
-        protocol.metric,
-        protocol.higher_is_better,
-    )
 
 
 def make_head(options: Options, pool: LabelledPool) -> Predictor:

@@ -6,6 +6,8 @@ import pytest
 from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.report.thirds import (
     format_experiment,
+    format_needed,
+    format_oracle,
     format_overview,
     summarise_curves,
 )
@@ -84,8 +86,27 @@ def test_the_best_strategy_comes_first_in_a_table_whatever_the_direction():
     assert rows[2].startswith("| `random` | 4 |")
 
 
-def test_an_overview_has_a_row_per_experiment_and_no_baseline():
-    text = format_overview([make_runs({"random": 0.0, "margin": 0.1})])
-    head, _, row = text.splitlines()
-    assert head == "| data | seeds | `margin` |"
-    assert row.startswith("| toy | 4 | +") and row.count("*") == 2
+def test_an_overview_has_a_row_per_strategy_and_no_baseline():
+    runs = make_runs({"margin": 0.05, "random": 0.0, "badge": 0.1})
+    head, _, first, second = format_overview([runs]).splitlines()
+    assert head == "| strategy | seeds | toy |"
+    assert first.startswith("| `badge` | 4 | +") and first.count("*") == 2
+    assert second.startswith("| `margin` | 4 | +")
+
+
+def test_the_labels_needed_are_those_of_the_summary():
+    runs = make_runs({"random": 0.0, "margin": 0.1, "badge": -0.1, "uherding": 0.2})
+    found = {entry.strategy: entry.needed[1] for entry in summarise_curves(runs)}
+    row = format_needed([runs]).splitlines()[-1]
+    assert row == (
+        f"| toy | 4 | 60 | {found['margin']:.0f} | over 60 | **{found['uherding']:.0f}** |"
+    )
+
+
+def test_shares_of_the_oracle_are_on_its_seeds():
+    runs = make_runs({"random": 0.0, "uherding": 0.1, "oracle": 0.2})
+    runs.values[runs.strategies.index("oracle"), 2:] = np.nan  # two seeds only
+    means = {name: runs.curves(name)[:2].mean() for name in runs.strategies}
+    best, own = (100 * (means[name] - means["random"]) for name in ("oracle", "uherding"))
+    row = format_oracle([runs]).splitlines()[2]
+    assert row.startswith(f"| toy | 2 | {best:+.2f} | {own:+.2f} ({100 * own / best:.0f} %) |  |")

@@ -21,6 +21,9 @@ from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_d
 from labelwise.rounds.default_strategies import BASELINE, DEFAULT, FROZEN_BASELINES
 
 FEWEST_TESTED = 3  # Number of pairs from which a difference may be called significant
+SHOWN = 12
+"""Number of strategies in the table of an experiment."""
+
 THIRDS = ("first", "middle", "last")
 
 
@@ -86,7 +89,7 @@ def summarise_curves(
 
 
 def format_experiment(experiment: ExperimentRuns, against: Sequence[str] = FROZEN_BASELINES) -> str:
-    """The table of one experiment, the best strategy first."""
+    """The table of one experiment: the `SHOWN` best strategies and those in ``against``."""
     summaries = summarise_curves(experiment, against)
     accuracy = experiment.higher_is_better
     scale, digits = (100, 1) if accuracy else (1, 3)
@@ -106,7 +109,10 @@ def format_experiment(experiment: ExperimentRuns, against: Sequence[str] = FROZE
     ]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     order = sorted(summaries, key=lambda entry: -experiment.sign * sum(entry.thirds))
-    for entry in order:
+    always = {ORACLE, DEFAULT[False], *against}
+    for entry in [
+        own for place, own in enumerate(order) if place < SHOWN or own.strategy in always
+    ]:
         cells = [
             f"`{entry.strategy}`",
             str(entry.seeds),
@@ -127,43 +133,108 @@ def format_experiment(experiment: ExperimentRuns, against: Sequence[str] = FROZE
 
 
 def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
-    """Gains over random, first third (whole curve), in points or per cent of the error."""
+    """Gains over random, strategies by experiments: first third and, in brackets, whole curve.
+
+    Points of accuracy, or per cent of the error of a regression. The strategy with the largest mean
+    gain comes first.
+    """
+    found = [{entry.strategy: entry for entry in summarise_curves(own)} for own in experiments]
     every = dict.fromkeys(name for own in experiments for name in own.strategies)
-    shown = [name for name in every if name not in (BASELINE, ORACLE)]
-    lines = [
-        f"| data | seeds | {' | '.join(f'`{name}`' for name in shown)} |",
-        f"|---|---|{'---|' * len(shown)}",
-    ]
-    for experiment in experiments:
-        scale = _gain_scale(experiment)
-        found = {entry.strategy: entry for entry in summarise_curves(experiment)}
-        cells = []
-        for name in shown:
-            entry = found.get(name)
+    gains = {}
+    for name in every:
+        measured = [
+            _gain_scale(own) * entries[name].gains[BASELINE].value
+            for own, entries in zip(experiments, found, strict=True)
+            if name in entries and BASELINE in entries[name].gains
+        ]
+        if measured:
+            gains[name] = float(np.mean(measured))
+    heads = [own.name.removeprefix("frozen-") for own in experiments]
+    lines = [f"| strategy | seeds | {' | '.join(heads)} |", f"|---|---|{'---|' * len(heads)}"]
+    for name in sorted(gains, key=lambda name: -gains[name]):
+        cells, seeds = [], set()
+        for own, entries in zip(experiments, found, strict=True):
+            entry = entries.get(name)
             if entry is None or entry.first_gain is None:
                 cells.append("")
                 continue
-            whole = entry.gains[BASELINE].format(scale)
-            cells.append(f"{entry.first_gain.format(scale)} ({whole})")
-        seeds = {entry.seeds for entry in found.values()}
-        count = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-        name = experiment.name.removeprefix("frozen-")
-        lines.append(f"| {name} | {count} | {' | '.join(cells)} |")
+            scale = _gain_scale(own)
+            cells.append(
+                f"{entry.first_gain.format(scale)} ({entry.gains[BASELINE].format(scale)})"
+            )
+            seeds.add(entry.seeds)
+        lines.append(f"| `{name}` | {_format_range(seeds)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-MIXED = "lcmd (members=True, random_share=0.5)"
-"""`mixed_lcmd` in the regressions on forests: distances between the predictions of the trees."""
+def format_needed(experiments: Sequence[ExperimentRuns]) -> str:
+    """Labels that strategies need for what random reaches with all of its labels."""
+    shown = (*FROZEN_BASELINES[1:], DEFAULT[False])
+    heads = [f"`{name}`" for name in shown[:-1]]
+    lines = [f"| | seeds | {BASELINE} | {' | '.join(heads)} | labelwise default |"]
+    lines.append(f"|---|---|---|{'---|' * len(shown)}")
+    for own in experiments:
+        found = {entry.strategy: entry for entry in summarise_curves(own)}
+        last = _targets(own)[1]
+        cells = [_format_labels(found[name].needed[1], last) for name in shown]
+        cells[-1] = f"**{cells[-1]}**"
+        name = own.name.removeprefix("frozen-")
+        lines.append(f"| {name} | {found[BASELINE].seeds} | {last} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def format_oracle(experiments: Sequence[ExperimentRuns]) -> str:
+    """Gains over random of the oracle and of strategies, on the oracle's seeds, with shares.
+
+    Points of accuracy over the whole curve; in brackets, per cent of the oracle's gain. The last
+    row has the means of the gains and their ratio.
+    """
+    shown = (DEFAULT[False], "max_herding", "typiclust", *FROZEN_BASELINES[:0:-1])
+    lines = [
+        f"| data | seeds | `{ORACLE}` | {' | '.join(f'`{name}`' for name in shown)} |",
+        f"|---|---|---|{'---|' * len(shown)}",
+    ]
+    rows = []
+    for own in experiments:
+        present = [name for name in (BASELINE, ORACLE, *shown) if name in own.strategies]
+        shared = shared_seeds(own, *present)
+        means = {name: 100 * float(own.curves(name)[shared].mean()) for name in present}
+        gains = [means.get(name, np.nan) - means[BASELINE] for name in (ORACLE, *shown)]
+        rows.append(gains)
+        name = own.name.removeprefix("frozen-")
+        lines.append(f"| {name} | {shared.sum()} | {_format_shares(gains)} |")
+    if len(rows) > 1:
+        lines.append(f"| mean | | {_format_shares(np.mean(rows, axis=0).tolist())} |")
+    return "\n".join(lines) + "\n"
+
+
+def _format_shares(gains: Sequence[float]) -> str:
+    """Gains of the oracle and of others, these with their shares of the oracle's."""
+    best, *others = gains
+    cells = [
+        "" if np.isnan(gain) else f"{gain:+.2f} ({100 * gain / best:.0f} %)" for gain in others
+    ]
+    return " | ".join([f"{best:+.2f}", *cells])
+
+
+def _format_range(numbers: set[int]) -> str:
+    """``5``, or ``3 to 5``."""
+    least, most = min(numbers), max(numbers)
+    return str(most) if least == most else f"{least} to {most}"
+
+
+MIXED = ("lcmd (members=True, random_share=0.5)", "lcmd (random_share=0.5)")
+"""`mixed_lcmd` on forests, by the predictions of the trees, and on networks, by the last layer."""
 
 
 def format_summary(experiments: Sequence[ExperimentRuns]) -> str:
     """How the default strategy does on a group of experiments, against random, margin and badge."""
     regression = not experiments[0].higher_is_better
-    name = MIXED if regression else DEFAULT[False]
-    found = [
-        next(entry for entry in summarise_curves(own, FROZEN_BASELINES) if entry.strategy == name)
-        for own in experiments
-    ]
+    found = []
+    for own in experiments:
+        summaries = {entry.strategy: entry for entry in summarise_curves(own, FROZEN_BASELINES)}
+        names = MIXED if regression else (DEFAULT[False],)
+        found.append(next(summaries[name] for name in names if name in summaries))
 
     def count(other: str, sign: int) -> set[int]:
         return {
@@ -178,8 +249,8 @@ def format_summary(experiments: Sequence[ExperimentRuns]) -> str:
     ]
     if regression:
         logs = [
-            np.log(np.nanmean(own.curves(name)) / np.nanmean(own.curves(BASELINE)))
-            for own in experiments
+            np.log(_mean_shared(own, entry.strategy) / _mean_shared(own, BASELINE, entry.strategy))
+            for own, entry in zip(experiments, found, strict=True)
         ]
         change = 100 * (np.exp(np.mean(logs)) - 1)
         rows.insert(0, ("geometric mean of the errors, over random's", f"{change:+.1f} %"))
@@ -190,6 +261,11 @@ def format_summary(experiments: Sequence[ExperimentRuns]) -> str:
         rows.append(("significantly better than margin and badge", f"{len(both)} of {len(found)}"))
     lines = ["| | |", "|---|---|", *(f"| {text} | {value} |" for text, value in rows)]
     return "\n".join(lines) + "\n"
+
+
+def _mean_shared(experiment: ExperimentRuns, name: str, other: str = BASELINE) -> float:
+    """Mean of a strategy's curves on the seeds that it shares with another."""
+    return float(experiment.curves(name)[shared_seeds(experiment, name, other)].mean())
 
 
 def _gain_scale(experiment: ExperimentRuns) -> float:
