@@ -19,8 +19,7 @@ from labelwise.errors import LabelwiseError
 from labelwise.label_studio.client import LabelStudioClient, read_token
 from labelwise.label_studio.sync import ProjectSync, SyncOptions, make_tasks_path
 from labelwise.label_studio.tasks import TaskFolder
-from labelwise.pool.blocks import Progress
-from labelwise.web.background import WorkerOrder, connect_to_server
+from labelwise.web.background import WorkerOrder, connect_to_server, limit_reports
 
 QUIET_SECONDS = 1.0  # Seconds without a new command before a sync begins
 MAX_DELAY = 10.0  # Seconds after which a sync begins in any case
@@ -28,7 +27,6 @@ PAUSE_FACTOR = 4.0
 """Length of the pause after a sync, relative to the time that Label Studio worked."""
 FULL_SYNC_INTERVAL = 600.0  # Seconds without a command after which everything is read
 RETRY_DELAY = 15.0  # Seconds before a failed sync is repeated
-REPORT_INTERVAL = 0.3  # Seconds between two reports of progress
 
 Report = Callable[..., None]
 Tasks = list[int] | None  # Tasks whose annotations are to be read; None for all
@@ -44,7 +42,7 @@ def run_worker(
     """Sync at once, and then whenever there is news, until the process ends."""
     facts = TaskFolder.open(make_tasks_path(home)).facts
     client = LabelStudioClient(facts.url, read_token(variable), source=variable)
-    progress = _limit_reports(report)
+    progress = limit_reports(lambda stage, done, total: report(stage=stage, done=done, total=total))
     sync = ProjectSync(client, facts.project, home, options=options, progress=progress)
     tasks: Tasks = None
     while True:
@@ -60,20 +58,6 @@ def run_worker(
         report(error=None if result.failure is None else str(result.failure)[:2000])
         time.sleep(PAUSE_FACTOR * (client.seconds - before))
         tasks = wait_for_tasks(commands)
-
-
-def _limit_reports(report: Report) -> Progress:
-    """Pass on progress a few times per second."""
-    last = 0.0
-
-    def progress(stage: str, done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if done == total or now - last > REPORT_INTERVAL:
-            last = now
-            report(stage=stage, done=done, total=total)
-
-    return progress
 
 
 def wait_for_tasks(commands: "queue.Queue[WorkerOrder]") -> Tasks:

@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import TextIO
 
 from labelwise.errors import LabelwiseWarning
+from labelwise.pool.blocks import Progress
+
+REPORT_INTERVAL = 0.3  # Seconds between two reports of progress
 
 READY = "getting ready"  # Stage of an idle process that imports libraries in advance
 WORK = ("train", "refresh")  # Orders to do something; others only wake the process
@@ -183,6 +186,20 @@ def connect_to_server() -> tuple[Callable[..., None], "queue.Queue[WorkerOrder]"
         output.flush()
 
     return report, orders
+
+
+def limit_reports(report: Progress) -> Progress:
+    """Pass on progress a few times per second, and always its end."""
+    last = 0.0
+
+    def report_sometimes(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done == total or now - last > REPORT_INTERVAL:
+            last = now
+            report(stage, done, total)
+
+    return report_sometimes
 
 
 def _read_orders(lines: TextIO, orders: "queue.Queue[WorkerOrder]") -> None:

@@ -19,11 +19,10 @@ from labelwise.campaign.training import describe_error
 from labelwise.errors import Conflict, LabelwiseError, MissingDependency
 from labelwise.record.events import Training
 from labelwise.rounds import DeferredLearner, Step
-from labelwise.web.background import READY, WorkerOrder, connect_to_server
+from labelwise.web.background import READY, WorkerOrder, connect_to_server, limit_reports
 from labelwise.web.predictions import predict_pool, write_predictions
 
 LOOK_INTERVAL = 0.5  # Seconds between two looks at the record
-REPORT_INTERVAL = 0.3  # Seconds between two reports of progress
 MOST_PREDICTED = 300_000  # Largest pool of which all items are predicted after a training
 RETRY_DELAY = 5.0  # Seconds before a record that could not be read is read again
 
@@ -37,13 +36,14 @@ class Worker:
     def __init__(self, home: Path, report: Callable[..., None]) -> None:
         self._report = report
         self._project = Project.open(home)
-        self._runner = CampaignRunner(self._project, progress=self._report_progress)
+        self._progress = limit_reports(self._report_progress)
+        self._runner = CampaignRunner(self._project, progress=self._progress)
         self._predicted: int | None = None  # number of the training whose predictions are written
         self._record = self._runner.record
         self._seen_length = -1
         self._awaited: Training | None = None  # the running training at the last look
         self._error: tuple[str, int] | None = None  # with the number of steps done at that time
-        self._stage, self._reported = "", 0.0  # no stage between two steps
+        self._stage = ""  # none between two steps
         self._warm = False
         self.trained_at = 0.0  # end of the last training, by the monotonic clock
 
@@ -109,7 +109,7 @@ class Worker:
         self._stage = "adding items"
         self._report(stage=self._stage)
         try:
-            self._project.refresh(skip_broken=True, progress=self._report_progress)
+            self._project.refresh(skip_broken=True, progress=self._progress)
         except (LabelwiseError, OSError) as error:
             self._error = f"the items could not be added: {error}", -1
         else:
@@ -122,16 +122,12 @@ class Worker:
         self._report(**({} if self._error is None else {"error": self._error[0]}))
 
     def _report_progress(self, stage: str, done: int, total: int) -> None:
-        """Report the progress of a step, a few times a second at most.
+        """Report the progress of a step.
 
         Nothing is reported between two steps, so that the page shows an idle process while all
         items are predicted.
         """
-        if not self._stage:
-            return
-        now = time.monotonic()
-        if done == total or now - self._reported > REPORT_INTERVAL:
-            self._reported = now
+        if self._stage:
             words = self._stage if stage == "training" else f"{self._stage}: {stage}"
             self._report(stage=words, done=done, total=total)
 
