@@ -91,6 +91,15 @@ def test_an_error_is_told_as_a_number():
     assert format_training(trained, before) == ["-1 since model 1"]
 
 
+def test_a_few_held_out_values_are_no_comparison_with_the_mean():
+    folded = {"mse": 4.0, "baseline": 5.0, "r2": 0.2}
+    metrics = {"mse": 1.0, "baseline": 10.0, "r2": 0.9, "out_of_fold": folded}
+    for held_out, words in ((4, "R2 0.20 "), (30, "R2 0.90 ")):
+        metrics |= {"validation_labels": held_out}
+        trained = SimpleNamespace(number=1, labels=80, metrics=metrics)
+        assert [line[:8] for line in format_training(trained, None)] == [words]
+
+
 def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(trained, capsys):
     record = Project.open().open_record()
     record.storage.append(record.name, [Training(time.time(), 3, 20, sign_process(os.getpid()))])

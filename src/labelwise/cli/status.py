@@ -137,7 +137,7 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
         squared = found.score.metric == "mse"
         words = f"{change:+.4g}" if squared else f"{100 * change:+.1f} points"
         lines.append(f"{words} since model {before.number}")
-    lines += _compare_with_mean(metrics)
+    lines += _compare_with_mean(metrics, held_out=found.score is not None)
     agreement = metrics.get("agreement")
     if agreement is not None and before is not None:
         share = format_percent(agreement)
@@ -148,9 +148,9 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
     return lines
 
 
-def _compare_with_mean(metrics: JsonObject) -> list[str]:
-    """Compare a regression with predicting the mean: on held-out labels, else out of fold."""
-    found = metrics if "baseline" in metrics else metrics.get("out_of_fold") or {}
+def _compare_with_mean(metrics: JsonObject, *, held_out: bool) -> list[str]:
+    """Compare a regression with predicting the mean: on enough held-out labels, or out of fold."""
+    found = metrics if held_out and "baseline" in metrics else metrics.get("out_of_fold") or {}
     if "baseline" not in found:
         return []
     error, baseline = found["mse"], found["baseline"]
