@@ -247,6 +247,35 @@ def test_redundancy_changes_scores_after_every_step(step, normalize, library):
     assert picks.ids.tolist() == expected
 
 
+@pytest.mark.parametrize("step", [1, 4])
+@pytest.mark.parametrize("library", [np, torch])
+def test_redundancy_of_a_whole_network_reads_its_gradients(step, library):
+    """With the gradients themselves as their sketch, the result is that of the definition."""
+    network, inputs = make_network(5), make_features(60, 4, seed=3).astype(np.float64)
+    pseudo = predict(network, inputs).argmax(axis=1)
+    pairs = zip(inputs, pseudo, strict=True)
+    own = np.stack([gradient(network, [x], [y], CROSS_ENTROPY) for x, y in pairs])
+    products = own @ own[:7].sum(axis=0)
+    scores = (own**2).sum(axis=1) + 2 * products
+    expected = slow_steps(own, scores, 12, step, -0.7, mean=True)
+    given = {"gradient_sketch": own, "gradient_products": products}
+    picks = labelwise.select(
+        "dynamics",
+        12,
+        **{name: library.asarray(value) for name, value in given.items()},
+        redundancy={"step": step, "coef": -0.7},
+    )
+    assert picks.ids.tolist() == expected
+    with pytest.raises(BadInput, match="redundancy needs products of gradients"):
+        labelwise.select(
+            "dynamics",
+            2,
+            gradient_norms=scores - 2 * products,
+            gradient_products=products,
+            redundancy={},
+        )
+
+
 def test_redundancy_may_be_given_in_numbers_of_numpy():
     rows, _, _ = last_layer(n=80, d=3)
     expected, found = (

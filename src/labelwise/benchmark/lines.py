@@ -80,9 +80,12 @@ def list_versions() -> dict[str, str]:
 
 @cache
 def describe_code() -> str:
-    """Version and digest of the source of this package, computed once per process."""
-    own = Path(__file__).resolve().parents[1]
-    return f"{metadata.version('labelwise')}+{digest_source(own)}"
+    """Version and digest of the source of this package, computed once per process.
+
+    Without the version where the source is used as it is, not installed.
+    """
+    version = list_versions().get("labelwise", "")
+    return f"{version}+{digest_source(Path(__file__).resolve().parents[1])}"
 
 
 def digest_source(folder: Path) -> str:

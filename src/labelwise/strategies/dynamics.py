@@ -11,7 +11,9 @@ The score is :math:`\lVert g_u \rVert^2 + \gamma \, g_u \cdot g_S`; ``gamma`` is
 :math:`g_S` is near 0, and all but the last are nearly equal.
 
 *Whole network*: ``gradient_norms`` (:math:`\lVert g_u \rVert^2`) and ``gradient_products``
-(:math:`g_u \cdot g_S`, with the sum over the labelled items, not their mean), from a learner.
+(:math:`g_u \cdot g_S`, with the sum over the labelled items, not their mean), from a learner. With
+``gradient_sketch`` in place of the norms, random projections :math:`s_u` of these gradients, norms
+and products of two items are estimated by those of the sketches; ``redundancy`` needs them.
 
 *Last layer*: ``features`` and ``probabilities``. Then :math:`g_u = (p_u - e_{\hat y_u}) h_u^\top`
 and :math:`g_S = \sum_s (p_s - e_{y_s}) h_s^\top`, for which the labelled items' ``labels`` are
@@ -43,7 +45,7 @@ Leveraging Training Dynamics", NeurIPS 2022.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +73,8 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 NORMALIZE = ("mean", "sum")
+SKETCH_ROWS = 4096
+"""Sketches that are converted to float64 at a time."""
 
 
 class Redundancy(NamedTuple):
@@ -114,15 +118,16 @@ def choose_batch(
         bias: whether the last layer has a bias whose gradient counts: the features then end in
             a 1. False takes the features as they are given.
         redundancy: None, or a mapping with some of ``step``, ``coef`` and ``normalize`` (50, -1.0
-            and ``"mean"`` where left out). For the last layer.
+            and ``"mean"`` where left out). For the last layer, or with ``gradient_sketch``.
     """
     own, cross = _split_gamma(gamma)
     source = PseudoLabels(pseudo, bias, seed)
     steps = None if redundancy is None else Redundancy(**redundancy)
-    if "gradient_norms" in shards.map(_list_representations)[0]:
+    given = shards.map(_list_representations)[0]
+    if "gradient_norms" in given or "gradient_sketch" in given:
         plan = DynamicsPlan(own, cross, None, source)
         shards.map(_score_whole_network, plan)
-        return _pick_in_steps(shards, plan, budget, None)
+        return _pick_in_steps(shards, plan, budget, steps)
     pull = labelled_gradient(labelled, labels, bias) if cross and labelled is not None else None
     plan = DynamicsPlan(own, cross, pull, source)
     shards.map(_score_last_layer, plan)
@@ -139,7 +144,7 @@ def check_job(job: Job) -> None:
     PseudoLabels(job.options["pseudo"], job.options["bias"]).check()
     if job.options["redundancy"] is not None:
         _check_redundancy(job.options["redundancy"])
-    if "gradient_norms" in job.shapes:
+    if "gradient_norms" in job.shapes or "gradient_sketch" in job.shapes:
         _check_whole_network(job, cross)
         return
     if len(job.shapes.get("outputs", "two")) < 2:
@@ -180,31 +185,57 @@ def _list_representations(shard: Shard) -> tuple[str, ...]:
 
 def _check_whole_network(job: Job, cross: float) -> None:
     """Reject options of the last layer: gradients of the whole network include the labels."""
-    unused = {"labels": None, "redundancy": None, "pseudo": "argmax", "bias": False}
-    for name, default in unused.items():
+    if job.options["redundancy"] is not None and "gradient_sketch" not in job.shapes:
+        raise BadInput(
+            "redundancy needs products of gradients of the pool, which gradient_norms do not give; "
+            "give gradient_sketch instead of them, or features and probabilities"
+        )
+    for name, default in {"labels": None, "pseudo": "argmax", "bias": False}.items():
         if job.options[name] is not default and job.options[name] != default:
             raise BadInput(
-                f"{name} is for the last layer but gradient_norms of the whole network are given; "
+                f"{name} is for the last layer but gradients of the whole network are given; "
                 f"give features and probabilities instead of them, or leave {name} out"
             )
     if cross and "gradient_products" not in job.shapes:
         raise BadInput("dynamics needs gradient_products too unless gamma is 0; give both")
 
 
+def _iterate_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Factored]:
+    """The items' gradients, some rows at a time: of the last layer, or sketches."""
+    if "gradient_sketch" not in rows:
+        yield from pseudo_gradients(rows, ids, pseudo)
+        return
+    sketch = get_single_array(rows, "gradient_sketch")
+    xp = namespace(sketch)
+    for begin in range(0, len(ids), SKETCH_ROWS):
+        part = xp.astype(sketch[begin : begin + SKETCH_ROWS], xp.float64)
+        yield Factored(xp.ones_like(part[:, :1]), part)
+
+
 def _score_whole_network(shard: Shard, plan: DynamicsPlan) -> None:
+    """The scores of a block, and where sketches are given the norms that bound the rounding."""
+    if "gradient_sketch" in shard.rows:
+        gradients = _iterate_gradients(shard.rows, shard.ids, plan.pseudo)
+        lengths = np.concatenate([to_numpy(squared_norms(rows)) for rows in gradients])
+        shard.state["scores"] = plan.own * lengths + _weigh_products(shard, plan)
+        shard.state["lengths"] = np.sqrt(lengths)
+        return
     norms = np.asarray(to_numpy(get_single_array(shard.rows, "gradient_norms")), dtype=np.float64)
     if (norms < 0).any():
         raise BadInput(
             f"gradient_norms are squared norms, but item {shard.ids[norms < 0][0]} has "
             f"{norms[norms < 0][0]:g}"
         )
-    scores = plan.own * norms
-    if plan.cross:
-        given = np.asarray(
-            to_numpy(get_single_array(shard.rows, "gradient_products")), dtype=np.float64
-        )
-        scores = scores + plan.cross * given
-    shard.state["scores"], shard.state["lengths"] = scores, np.zeros(len(shard))
+    shard.state["scores"] = plan.own * norms + _weigh_products(shard, plan)
+    shard.state["lengths"] = np.zeros(len(shard))
+
+
+def _weigh_products(shard: Shard, plan: DynamicsPlan) -> Floats | float:
+    """The products with the labelled gradient, times their factor."""
+    if not plan.cross:
+        return 0.0
+    given = to_numpy(get_single_array(shard.rows, "gradient_products"))
+    return plan.cross * np.asarray(given, dtype=np.float64)
 
 
 def _score_last_layer(shard: Shard, plan: DynamicsPlan) -> None:
@@ -260,7 +291,7 @@ def _find_highest(shard: Shard, count: int, own: float, reach: float) -> tuple[I
 
 def _count_step(shards: Shards, plan: DynamicsPlan, new: Ids, redundancy: Redundancy) -> float:
     """Count the picks of a step in all scores; returns a bound on the change."""
-    taken = list(pseudo_gradients(shards.rows(new), new, plan.pseudo))
+    taken = list(_iterate_gradients(shards.rows(new), new, plan.pseudo))
     factor = redundancy.coef / (len(new) if redundancy.normalize == "mean" else 1)
     total = sum(to_numpy(rows.a).T @ to_numpy(rows.h) for rows in taken)
     shards.map(_count_in_block, plan, new, taken, total, factor)
@@ -273,7 +304,7 @@ def _count_in_block(
     classes, width = total.shape
     few = len(new) * (classes + width) < classes * width  # cheaper than with their sum
     changes = []
-    for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
+    for rows in _iterate_gradients(shard.rows, shard.ids, plan.pseudo):
         xp = namespace(rows.h)
         if few:
             change: Array = sum(xp.sum(inner_products(rows, picks), axis=1) for picks in taken)
@@ -302,7 +333,13 @@ def estimate_cost(job: Job) -> Cost:
 STRATEGY = PassStrategy(
     name="dynamics",
     needs=("gradient_norms", "gradient_products"),
-    or_needs=(("features", "probabilities"), ("features", "outputs"), ("gradient_norms",)),
+    or_needs=(
+        ("features", "probabilities"),
+        ("features", "outputs"),
+        ("gradient_norms",),
+        ("gradient_sketch", "gradient_products"),
+        ("gradient_sketch",),
+    ),
     several=True,
     choose=choose_batch,
     good_for="networks whose training is continued: items that speed up training most",

@@ -8,9 +8,11 @@ With :math:`w_i(U^j)` the :math:`\ell_p` Lewis weight of item :math:`i` in the f
 ``sampling="with_replacement"`` draws until ``budget`` items are distinct. Item :math:`i`, drawn
 :math:`c_i` times out of :math:`m`, weighs :math:`c_i / (m p_i)`, so that the weighted sum of any
 loss over the picks estimates its sum over the pool for every p: the factor
-:math:`(m p_i)^{-1/p}` of the theory is inside a p-th power. ``sampling="poisson"`` keeps each
-item independently with probability :math:`\pi_i = \min(1, \beta t_i)` and weighs it
-:math:`1/\pi_i`; the number of picks is then random and ``budget`` on average.
+:math:`(m p_i)^{-1/p}` of the theory is inside a p-th power. Stopping at ``budget`` distinct
+items makes these weights a little too large: by a few percent on average for 5 of 12 items, by less
+in larger pools. ``sampling="poisson"``, which has no such bias, keeps each item independently with
+probability :math:`\pi_i = \min(1, \beta t_i)` and weighs it :math:`1/\pi_i`; the number of picks
+is then random and ``budget`` on average.
 
 A least-squares (or :math:`\ell_p`) fit of every model's last layer on the weighted picks is then
 close to the fit on the whole pool. A budget of the whole pool returns every item with weight 1.
@@ -227,7 +229,7 @@ STRATEGY = PassStrategy(
     weighted=True,
     draws=True,
     choose=choose_batch,
-    good_for="labelling once for one or several models, with weights that make sums unbiased",
+    good_for="labelling once for one or several models, with weights that estimate sums",
     reference=read_reference(__doc__),
     cost=estimate_cost,
     check=check_job,
