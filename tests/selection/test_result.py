@@ -117,3 +117,15 @@ def test_plots_show_every_pick():
     pool, shown = picks.plot(rows).collections
     assert len(pool.get_offsets()) == 40 and len(shown.get_offsets()) == 6
     assert len(picks.plot().lines[0].get_xdata()) == 6
+
+
+def test_prints_the_first_picks_on_one_line():
+    picks = Selection(np.arange(100_000), info={"strategy": "lewis"})
+    assert repr(picks) == "Selection(100000 picks by lewis: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...)"
+    assert repr(Selection(np.empty(0, dtype=np.int64))) == "Selection(0 picks)"
+
+
+def test_comparing_selections_is_not_an_error():
+    picks = Selection(np.array([3, 4]))
+    assert picks == picks
+    assert picks != Selection(np.array([3, 5]))

@@ -18,12 +18,12 @@ from labelwise.pool.ids import IdIndex, Key, encode_keys
 from labelwise.pool.sources.parquet import import_pyarrow
 
 Table = dict[str, list[Any]]  # Columns of equal length by name
-SHOWN_PICKS = 10  # Picks in the table that notebooks show
+SHOWN_PICKS = 10  # Picks that are printed and that notebooks show
 BAR_STYLE = "background:#4a7ebb;height:8px"
 FORMATS = (".csv", ".jsonl", ".parquet")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection:
     """The picked items, in the order in which they were picked.
 
@@ -39,6 +39,8 @@ class Selection:
     Example:
         >>> import numpy as np
         >>> picks = Selection(np.array([7, 2]), weights=np.array([30.0, 10.0]))
+        >>> picks
+        Selection(2 picks: 7, 2; with weights)
         >>> picks.training_weights()
         array([1.5, 0.5])
         >>> picks.effective_size()
@@ -62,6 +64,14 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        keys = self.ids.tolist() if self.keys is None else self.keys
+        more = ["..."] if len(self) > SHOWN_PICKS else []
+        shown = ", ".join([*map(str, keys[:SHOWN_PICKS]), *more])
+        by = f" by {self.info['strategy']}" if "strategy" in self.info else ""
+        picks = f"{len(self)} picks{by}" + (f": {shown}" if shown else "")
+        return f"Selection({picks}{'' if self.weights is None else '; with weights'})"
 
     def training_weights(self) -> Floats:
         """The weights scaled to mean 1, ``(b,)``; all ones if the method has none."""
