@@ -185,11 +185,19 @@ def test_one_regression_model_has_no_gradient():
         check("dynamics", shapes={"features": ((4,),), "outputs": ((2,),)}, gamma=0)
 
 
-@pytest.mark.parametrize("option", ["labels", "redundancy", "pseudo", "bias"])
-def test_options_of_the_last_layer_are_rejected_for_a_whole_network(option):
-    value = {"labels": [0, 1], "redundancy": {}, "pseudo": "sample", "bias": True}[option]
-    with pytest.raises(BadInput, match=f"{option} is for the last layer but gradient_norms"):
+@pytest.mark.parametrize(
+    ("option", "value"), [("labels", [0, 1]), ("pseudo", "sample"), ("bias", True)]
+)
+def test_options_of_the_last_layer_are_rejected_for_a_whole_network(option, value):
+    with pytest.raises(BadInput, match=f"{option} is for the last layer but gradients of the"):
         check("dynamics", labelled=2, **{option: value})
+
+
+def test_redundancy_of_a_whole_network_needs_sketches():
+    with pytest.raises(BadInput, match="give gradient_sketch instead"):
+        check("dynamics", labelled=2, redundancy={})
+    shapes = {"gradient_sketch": ((64,),), "gradient_products": ((),)}
+    check("dynamics", shapes=shapes, labelled=2, redundancy={})
 
 
 def test_a_selection_checks_its_strategy_before_it_reads_a_row(tmp_path):

@@ -75,7 +75,7 @@ def measure_sharing(weights: Floats, percent: float) -> float:
     """Mean share of the top items of each model, ``(k, n)``, among those of their maximum.
 
     >>> measure_sharing(np.array([[4.0, 3, 2, 1], [1, 2, 3, 9]]), 50)
-    0.75
+    0.5
     """
     count = round(weights.shape[1] * percent / 100)
     tops = np.argsort(-weights, axis=1, kind="stable")[:, :count]
