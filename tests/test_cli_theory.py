@@ -159,7 +159,7 @@ def test_explain_knows_items_by_their_ids(folder, capsys):
     [
         (["plan", "no.npy"], "there is no file no.npy"),
         (["plan", "f.npy", "--error", "2"], "error must be above 0 and at most 1; got 2"),
-        (["plan", "f.npy", "--out", "plan.txt"], "cannot draw 'plan.txt'"),
+        (["plan", "f.npy", "--out", "plan.txt"], "cannot write 'plan.txt'"),
         (["plan", "f.npy", "--out", "no/plan.png"], "there is no folder no"),
         (["explain", "no.csv", "f.npy"], "there is no file no.csv to read picks from"),
         (["explain", "picks.txt", "f.npy"], "cannot read picks from 'picks.txt'"),

@@ -7,7 +7,7 @@ import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from tokenize import TokenError
@@ -63,6 +63,16 @@ def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def check_output_path(path: Path, formats: Sequence[str] = ()) -> None:
+    """Reject a file that cannot be written, before the work: its ending, or no folder for it."""
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder; give the name of a file")
+    if formats and path.suffix not in formats:
+        raise BadInput(f"cannot write {path.name!r}; end the name in {', '.join(formats)}")
+    if not path.absolute().parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
 
 
 def write_text(path: str | Path, text: str, *, durable: bool = False) -> None:

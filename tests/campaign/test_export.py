@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from labelwise.campaign import export
 from labelwise.errors import BadInput
+from labelwise.files import check_output_path
 from labelwise.record.events import Asked, Resolved, Skipped, Started, Told, Withdrawn
 from labelwise.record.ledger import replay
 
@@ -212,7 +213,7 @@ def test_numbers_are_numbers_in_label_studio():
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(name, message, tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(BadInput, match=message):
-        export.check_export_path(tmp_path / name)
+        check_output_path(tmp_path / name, export.FORMATS)
 
 
 def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path):

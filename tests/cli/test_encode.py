@@ -93,7 +93,7 @@ def test_images_that_cannot_be_read_are_listed(photos, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("encode photos --out f.csv", "cannot write 'f.csv'; end the name in .npy or .parquet"),
+        ("encode photos --out f.csv", "cannot write 'f.csv'; end the name in .npy, .parquet"),
         ("encode photos --out no/f.npy", "there is no folder no to write f.npy to"),
         ("encode nothing --out f.npy", "there is no file nothing"),
         ("encode empty --out f.npy", "empty has no images"),

@@ -63,7 +63,7 @@ def test_names_of_models_are_escaped(tmp_path):
 
 
 def test_a_name_that_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=r"cannot draw 'plan.txt'"):
+    with pytest.raises(BadInput, match=r"cannot write 'plan.txt'"):
         save_plan(plan(pools(1)), tmp_path / "plan.txt")
     with pytest.raises(BadInput, match="there is no folder"):
         save_plan(plan(pools(1)), tmp_path / "no" / "plan.png")

@@ -27,7 +27,6 @@ from labelwise.learners.settings import TrainingSettings
 from labelwise.learners.stacked_training import can_stack, train_together
 from labelwise.learners.torch_learner import TorchLearner, TrainingStart
 from labelwise.learners.training import LabelledItems, TrainingOutcome, TrainingWatcher
-from labelwise.pool.blocks import Progress
 
 LARGEST_BATCHED = 1_000_000  # A network with more parameters fills a GPU by itself
 STEP_METHODS = ("adapt", "factors", "extra", "stepped")
@@ -149,7 +148,6 @@ def fit_together(
     *,
     on_cpu: bool = False,
     limit: int = 64,
-    progress: Progress | None = None,
 ) -> list[FitReport]:
     """Train learners; those of the same kind and number of items as one batched model.
 
@@ -160,8 +158,6 @@ def fit_together(
     for numbers in group_tasks(tasks, on_cpu=on_cpu, limit=limit):
         found = _fit_group([tasks[number] for number in numbers], checked=on_cpu)
         reports.update(zip(numbers, found, strict=True))
-        if progress is not None:
-            progress("training", len(reports), len(tasks))
     return [reports[number] for number in range(len(tasks))]
 
 

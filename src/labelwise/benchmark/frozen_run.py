@@ -201,9 +201,9 @@ def _make_network(pool: LabelledPool, **options: Any) -> Predictor:
 
 def _predict_members(forest: Any, inputs: Arrays) -> Arrays:
     """Centred predictions of the trees, ``(n, trees)``, scaled so that distances are mean ones."""
-    found = np.stack([tree.predict(inputs) for tree in forest.estimators_], axis=1)
-    scaled: Arrays = (found - found.mean(axis=1, keepdims=True)) / np.sqrt(found.shape[1])
-    return scaled
+    from labelwise.learners.table_model import center_members
+
+    return center_members(np.stack([tree.predict(inputs) for tree in forest.estimators_], axis=1))
 
 
 HEADS: Mapping[str, Callable[..., Predictor]] = {

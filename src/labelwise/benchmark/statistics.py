@@ -37,6 +37,8 @@ from labelwise.arrays import Floats
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.errors import BadInput
 
+LEVEL = 0.05  # Significance level of the tests
+
 EXACT_RESAMPLES, DRAWS = 8, 10_000
 """Largest number of seeds whose resamples are enumerated, and number of draws beyond."""
 
@@ -137,11 +139,11 @@ class Estimate:
 
 
 @lru_cache(maxsize=32)
-def resample_seeds(seeds: int, draws: int = DRAWS, seed: int = 0) -> tuple[Floats, Floats]:
+def resample_seeds(seeds: int) -> tuple[Floats, Floats]:
     """Shares of seeds in resamples ``(m, s)`` (all up to 8 seeds) and probabilities ``(m,)``."""
     if seeds > EXACT_RESAMPLES:
-        drawn = np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1 / seeds), draws)
-        return drawn / seeds, np.full(draws, 1 / draws)
+        drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), DRAWS)
+        return drawn / seeds, np.full(DRAWS, 1 / DRAWS)
     sets = combinations_with_replacement(range(seeds), seeds)
     counts = np.array([np.bincount(chosen, minlength=seeds) for chosen in sets])
     log_chance = gammaln(seeds + 1) - gammaln(counts + 1).sum(axis=1) - seeds * np.log(seeds)
@@ -149,9 +151,9 @@ def resample_seeds(seeds: int, draws: int = DRAWS, seed: int = 0) -> tuple[Float
 
 
 @lru_cache(maxsize=32)
-def tail_probability(seeds: int, level: float = 0.95) -> float:
+def tail_probability(seeds: int) -> float:
     """Probability of the bootstrap distribution beyond each end, expanded for few seeds."""
-    quantile = stats.t.ppf((1 + level) / 2, seeds - 1)
+    quantile = stats.t.ppf(0.975, seeds - 1)
     return float(stats.norm.cdf(-np.sqrt(seeds / (seeds - 1)) * quantile))
 
 
@@ -194,7 +196,7 @@ def _lower_quantile(values: Arrays, chances: Floats, tail: float) -> float:
 # Paired differences.
 
 
-def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
+def sign_flip_test(differences: ArrayLike) -> float:
     """Two-sided p-value of the paired sign-flip test.
 
     Exact over all sign patterns up to 14 differences; beyond, from 20,000 draws and the observed
@@ -211,7 +213,7 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
     if exact:
         flips = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
     else:
-        flips = np.random.default_rng(seed).integers(2, size=(FLIPS, count))
+        flips = np.random.default_rng(0).integers(2, size=(FLIPS, count))
     sums = (1 - 2 * flips) @ numbers
     slack = 1e-9 * np.abs(numbers).sum()  # the observed pattern counts despite rounding
     extreme = int((np.abs(sums) >= abs(numbers.sum()) - slack).sum())
@@ -228,12 +230,10 @@ def t_test(differences: ArrayLike) -> float:
     return float(stats.ttest_1samp(numbers, 0.0).pvalue)
 
 
-def detectable_difference(
-    differences: ArrayLike, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
-) -> float:
-    """Smallest mean difference that a paired t test would have found with probability ``power``.
+def detectable_difference(differences: ArrayLike, *, comparisons: int = 1) -> float:
+    """Smallest mean difference that a paired t test at 5 % would have found with 80 % probability.
 
-    For ``n`` differences of deviation ``s``: ``(t(1 - level / 2 m) + t(power)) s / sqrt(n)``, with
+    For ``n`` differences of deviation ``s``: ``(t(1 - 0.05 / 2 m) + t(0.8)) s / sqrt(n)``, with
     ``m`` comparisons (the first step of Holm's method) and quantiles of ``n - 1`` degrees. Infinity
     for fewer than 2 differences.
 
@@ -244,7 +244,7 @@ def detectable_difference(
     if len(values) < 2:
         return math.inf
     quantile = stats.t(len(values) - 1).ppf
-    reach = quantile(1 - level / (2 * comparisons)) + quantile(power)
+    reach = quantile(1 - LEVEL / (2 * comparisons)) + quantile(0.8)
     return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
 
 
@@ -294,13 +294,11 @@ def paired_difference(
 # Rankings of many strategies.
 
 
-def win_matrix(
-    experiments: Sequence[Mapping[str, Floats]], names: Sequence[str], *, level: float = 0.05
-) -> Floats:
+def win_matrix(experiments: Sequence[Mapping[str, Floats]], names: Sequence[str]) -> Floats:
     """Share of rounds in which the row's strategy beats the column's, as in the BADGE paper.
 
     In one experiment, the share of rounds whose paired differences have a significant t (two-sided
-    at ``level``) in favour of the row; then the mean over experiments that have both. The BADGE
+    at 5 %) in favour of the row; then the mean over experiments that have both. The BADGE
     paper sums over experiments and uses label counts that double; here all given rounds count.
     Curves are ``(s, r)`` per strategy, nan where a value is missing; the shares ``(k, k)`` are nan
     where two strategies were never compared.
@@ -311,20 +309,20 @@ def win_matrix(
             if first == second:
                 continue
             both = [entry for entry in experiments if first in entry and second in entry]
-            shares = [_share_won(entry[first] - entry[second], level) for entry in both]
+            shares = [_share_won(entry[first] - entry[second]) for entry in both]
             shares = [share for share in shares if not np.isnan(share)]
             if shares:
                 wins[row, column] = np.mean(shares)
     return wins
 
 
-def _share_won(differences: Floats, level: float) -> float:
+def _share_won(differences: Floats) -> float:
     """The share of rounds ``(s, r)`` won with significance; nan if none has 2 seeds."""
     rounds = [column[~np.isnan(column)] for column in differences.T]
     tested = [column for column in rounds if len(column) > 1]
     if not tested:
         return float("nan")
-    return float(np.mean([column.mean() > 0 and t_test(column) <= level for column in tested]))
+    return float(np.mean([column.mean() > 0 and t_test(column) <= LEVEL for column in tested]))
 
 
 @dataclass(frozen=True)
@@ -340,7 +338,7 @@ class MeanRanks:
     groups: tuple[tuple[int, int], ...]
 
 
-def mean_ranks(scores: ArrayLike, names: Sequence[str], *, level: float = 0.05) -> MeanRanks:
+def mean_ranks(scores: ArrayLike, names: Sequence[str]) -> MeanRanks:
     """Rank strategies on every data set by scores ``(N, k)``, and average the ranks."""
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] != len(names) or min(table.shape) < 2:
@@ -353,7 +351,7 @@ def mean_ranks(scores: ArrayLike, names: Sequence[str], *, level: float = 0.05) 
     p_value = 1.0 if equal else np.nan
     if count > 2 and not equal:
         p_value = float(stats.friedmanchisquare(*table.T).pvalue)
-    quantile = stats.studentized_range.ppf(1 - level, count, np.inf) / np.sqrt(2)
+    quantile = stats.studentized_range.ppf(1 - LEVEL, count, np.inf) / np.sqrt(2)
     critical = float(quantile * np.sqrt(count * (count + 1) / (6 * blocks)))
     order = np.argsort(ranks, kind="stable")
     best_first = tuple(names[place] for place in order)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
-from labelwise.files import JsonObject, write_atomically
+from labelwise.files import JsonObject, check_output_path, write_atomically
 from labelwise.pool.sources.parquet import import_pyarrow
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
@@ -36,7 +36,8 @@ COLUMNS = (
 VOTE_COLUMNS = ("id", "item", "label", "by", "at", "seconds", "weight")
 """Columns of a vote; ``labelwise tell`` reads them."""
 
-FORMATS = (".csv", ".jsonl", ".parquet", ".json")
+TABLE_FORMATS = (".csv", ".jsonl", ".parquet")
+FORMATS = (*TABLE_FORMATS, ".json")
 
 
 def label_rows(
@@ -242,18 +243,6 @@ def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any
     return annotation
 
 
-def check_export_path(path: Path, formats: Sequence[str] = FORMATS) -> None:
-    """Reject a file that cannot be written, before the work."""
-    if path.suffix not in formats:
-        raise BadInput(f"cannot write {path.name!r}; end the name in {', '.join(formats)}")
-    if path.is_dir():
-        raise BadInput(f"{path} is a folder; give the name of a file")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
-    if path.suffix == ".parquet":
-        import_pyarrow("writing .parquet")
-
-
 def write_table(
     path: Path,
     columns: Sequence[str],
@@ -268,7 +257,7 @@ def write_table(
     Returns:
         The number of cells of a .csv file that a spreadsheet would compute.
     """
-    check_export_path(path, FORMATS[:3])
+    check_output_path(path, TABLE_FORMATS)
     check_spreadsheet(path, spreadsheet)
     formulas = 0
     with write_atomically(path) as part:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
 
+_WINDOW = 3  # Comparisons of successive models that are averaged
 _Z_95 = 1.644854  # One-sided 95 % quantile of the normal distribution
 
 _DIFFERENCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
@@ -78,9 +79,6 @@ def advise(
     ledger: Ledger,
     settings: Settings,
     spectrum: "Spectrum | JsonObject | None" = None,
-    *,
-    least: float = 0.99,
-    worth: float = 0.02,
 ) -> list[Advice]:
     """The advice of every rule about a campaign now.
 
@@ -89,8 +87,6 @@ def advise(
         settings: of the campaign.
         spectrum: of the labelled items, from `labelled_spectrum`; the one that the last training
             recorded if None.
-        least: the agreement of successive models that counts as stable.
-        worth: the rise in accuracy that is worth more labels.
 
     >>> from labelwise.record.ledger import Ledger
     >>> from labelwise.campaign.settings import Settings
@@ -105,8 +101,8 @@ def advise(
         spectrum = trainings[-1].metrics.get("spectrum")
     return [
         _judge_budget(ledger, settings),
-        _judge_stability(_join_models(trainings, settings), least, settings.regression),
-        _judge_error(trainings) if settings.regression else _judge_accuracy(trainings, worth),
+        _judge_stability(_join_models(trainings, settings), settings.regression),
+        _judge_error(trainings) if settings.regression else _judge_accuracy(trainings),
         spectrum_advice(spectrum),
     ]
 
@@ -259,16 +255,16 @@ def _join_models(trainings: Sequence[Trained], settings: Settings) -> list[JsonO
     return joined
 
 
-def _judge_stability(later: Sequence[JsonObject], least: float, regression: bool) -> Advice:
+def _judge_stability(later: Sequence[JsonObject], regression: bool) -> Advice:
     """Use kappa where it was recorded, otherwise the share of equal predictions."""
     name = "kappa" if any("kappa" in metrics for metrics in later) else "agreement"
     words = {"kappa": "kappa", "agreement": "share of equal predictions"}
     of = "share of common variance" if regression else words[name]
-    return stable_predictions([metrics.get(name) for metrics in later], least=least, of=of)
+    return stable_predictions([metrics.get(name) for metrics in later], of=of)
 
 
 def stable_predictions(
-    kappas: Sequence[float | None], *, least: float = 0.99, window: int = 3, of: str = "kappa"
+    kappas: Sequence[float | None], *, least: float = 0.99, of: str = "kappa"
 ) -> Advice:
     """Judge whether successive models still differ.
 
@@ -276,7 +272,6 @@ def stable_predictions(
         kappas: Cohen's kappa of each model with the previous one, oldest first; None or NaN where
             it is undefined, as for models that know only one class.
         least: minimum mean of the last comparisons.
-        window: number of comparisons to average.
         of: name of the measure, for the message.
 
     >>> stable_predictions([0.8, 0.992, 0.995, 0.991]).says
@@ -285,22 +280,22 @@ labels no longer change the predictions'
     >>> stable_predictions([0.8, 0.992]).stop
     False
     """
-    if not 0 < least <= 1 or window < 1:
-        raise BadInput(f"least must be in (0, 1] and window 1 or more; got {least} and {window}")
-    last = list(kappas)[-window:]
+    if not 0 < least <= 1:
+        raise BadInput(f"least must be in (0, 1]; got {least}")
+    last = list(kappas)[-_WINDOW:]
     known = [kappa for kappa in last if kappa is not None and math.isfinite(kappa)]
-    if len(known) < window:
-        says = f"{len(known)} of the {window} comparisons of models needed are available"
+    if len(known) < _WINDOW:
+        says = f"{len(known)} of the {_WINDOW} comparisons of models needed are available"
         return Advice(STABLE, False, says, judged=False)
-    mean = sum(known) / window
+    mean = sum(known) / _WINDOW
     if mean >= least:
         says = (
-            f"the last {window} models agree with their predecessors (mean {of} {mean:.3f}, at "
+            f"the last {_WINDOW} models agree with their predecessors (mean {of} {mean:.3f}, at "
             f"least {least:g}): new labels no longer change the predictions"
         )
     else:
         says = (
-            f"the last {window} models differ from their predecessors (mean {of} {mean:.3f}, "
+            f"the last {_WINDOW} models differ from their predecessors (mean {of} {mean:.3f}, "
             f"below {least:g}): new labels still change the predictions"
         )
     return Advice(STABLE, mean >= least, says)
@@ -357,18 +352,17 @@ def flat_accuracy(
 _flat_accuracy_cached = lru_cache(maxsize=16)(flat_accuracy)  # requested at every label
 
 
-def _judge_accuracy(trainings: Sequence[Trained], worth: float) -> Advice:
+def _judge_accuracy(trainings: Sequence[Trained]) -> Advice:
     known = [one for one in trainings if isinstance(one.metrics.get("accuracy"), int | float)]
     return _flat_accuracy_cached(
         tuple(one.labels for one in known),
         tuple(one.metrics["accuracy"] for one in known),
         tuple(int(one.metrics.get("validation_labels") or 0) for one in known),
         tuple(one.metrics.get("agreement") for one in known),
-        worth=worth,
     )
 
 
-def _judge_error(trainings: Sequence[Trained], worth: float = 0.05) -> Advice:
+def _judge_error(trainings: Sequence[Trained]) -> Advice:
     """Judge whether the logarithm of the mean squared error still falls, given its scatter."""
     from scipy.special import stdtrit
 
@@ -384,7 +378,7 @@ def _judge_error(trainings: Sequence[Trained], worth: float = 0.05) -> Advice:
     variance = residual @ residual / (len(x) - 2) / ((x - x.mean()) ** 2).sum()
     # Student's t instead of the normal quantile that _judge_rise multiplies by.
     error = math.sqrt(variance) * (x[-1] - x[0]) * float(stdtrit(len(x) - 2, 0.95)) / _Z_95
-    return _judge_rise(float(slope * (x[-1] - x[0])), error, worth, np.exp(x), None)
+    return _judge_rise(float(slope * (x[-1] - x[0])), error, 0.05, np.exp(x), None)
 
 
 def _last_third(x: Floats, fewest: int = 4) -> slice:

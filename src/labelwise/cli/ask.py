@@ -69,10 +69,9 @@ def ask_for_labels(
     the model's prediction, which people tend to follow. While a batch is open, ask writes the rest
     of it. With --lend, the items are reserved for one person for a while.
     """
-    from labelwise.campaign.export import FORMATS, check_export_path, check_spreadsheet, write_table
+    from labelwise.campaign.export import TABLE_FORMATS, check_spreadsheet, write_table
 
-    check_output_file(out)
-    check_export_path(out, FORMATS[:3])
+    check_output_file(out, TABLE_FORMATS)
     check_spreadsheet(out, spreadsheet)
     project = open_project(campaign)
     record = project.open_record()

@@ -14,7 +14,7 @@ from labelwise.cli.console import (
     print_listing,
     print_table,
     set_results_file,
-    show_time_left,
+    show_progress,
     split_names,
 )
 from labelwise.cli.files import check_output_file, check_output_folder
@@ -100,7 +100,7 @@ def run_benchmark(
     chosen = None if strategies is None else split_names(strategies)
     count = protocol.seeds if seeds is None else seeds
     _print_protocol(protocol, chosen, count)
-    with show_time_left() as progress, Tracker(track) as tracker:
+    with show_progress(plain=True) as progress, Tracker(track) as tracker:
         rounds = run_experiment(
             protocol,
             out,

@@ -109,13 +109,13 @@ def print_columns(lines: Sequence[tuple[str, str]]) -> None:
 
 @contextmanager
 def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
-    """Yield a progress callback that draws one bar per stage on a terminal.
+    """Yield a progress callback that draws a bar with the time left per stage on a terminal.
 
-    Elsewhere it is None, or with ``plain`` prints a line when a stage is done.
+    Elsewhere it is None, or with ``plain`` prints a line per tenth of a stage.
     """
     console = Console(stderr=True)
     if not console.is_terminal or quiet_mode.get():
-        yield _print_stage if plain and not quiet_mode.get() else None
+        yield _make_line_printer() if plain and not quiet_mode.get() else None
         return
     from rich.progress import (
         BarColumn,
@@ -128,7 +128,7 @@ def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *times, console=console) as shown:
+    with Progress(*columns, *times, console=console, speed_estimate_period=600) as shown:
         stages: dict[str, Any] = {}
 
         def update(stage: str, done: int, total: int) -> None:
@@ -139,37 +139,17 @@ def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
         yield update
 
 
-def _print_stage(stage: str, done: int, total: int) -> None:
-    if done == total:
-        print(f"{stage}: {done} of {total} done", file=sys.stderr, flush=True)
+def _make_line_printer() -> ProgressCallback:
+    """A progress callback that prints a line per tenth of a stage."""
+    seen: dict[str, int] = {}
 
+    def print_tenth(stage: str, done: int, total: int) -> None:
+        step = max(1, total // 10)
+        if done and (done // step != seen.get(stage, 0) // step or done == total):
+            print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
+        seen[stage] = done
 
-@contextmanager
-def show_time_left() -> Iterator[ProgressCallback]:
-    """Yield a progress callback: a bar with the time left on a terminal, else a line per tenth."""
-    if quiet_mode.get():
-        yield lambda stage, done, total: None
-        return
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        last = 0
-
-        def print_tenth(stage: str, done: int, total: int) -> None:
-            nonlocal last
-            step = max(1, total // 10)
-            if done and (done // step != last // step or done == total):
-                print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
-            last = done
-
-        yield print_tenth
-        return
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (*Progress.get_default_columns()[:2], TextColumn("{task.completed} of {task.total}"))
-    left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *left, console=console, speed_estimate_period=600) as shown:
-        bar = shown.add_task("rounds", total=None)
-        yield lambda stage, done, total: shown.update(bar, completed=done, total=total)
+    return print_tenth
 
 
 def warn_about_formulas(out: Path, formulas: int, remedy: str = "add --spreadsheet") -> None:

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, TextOption, app
 from labelwise.cli.console import print_table, show_progress, split_names
+from labelwise.cli.files import check_output_file
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, MissingDependency
 
@@ -53,10 +54,10 @@ def encode_items(
     select[/bold] takes the file.
     """
     from labelwise.encoders import PartialFeatures, open_encoder
-    from labelwise.encoders.feature_files import check_feature_file, write_feature_file
+    from labelwise.encoders.feature_files import FORMATS, write_feature_file
     from labelwise.encoders.registry import AUTO, TEXT_HINT
 
-    check_feature_file(out)
+    check_output_file(out, FORMATS)
     if id_column is not None and out.suffix != ".parquet":
         raise BadInput(f"a {out.suffix} file holds no ids; give --out a .parquet file")
     kind, items, ids = _read_items(source, split_names(text), id_column)

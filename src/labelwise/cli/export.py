@@ -82,8 +82,7 @@ def export_labels(
             raise BadInput("--votes and --predictions are two different files; give one of them")
         write_predictions(out, None, None, spreadsheet, campaign)
         return
-    check_output_file(out)
-    files.check_export_path(out)
+    check_output_file(out, files.FORMATS)
     files.check_spreadsheet(out, spreadsheet)
     if votes and out.suffix == ".json":
         raise BadInput("--votes is for tables; a .json file for Label Studio has all votes anyway")
@@ -162,13 +161,11 @@ def write_campaign_report(
     informative picks, and the costs. Published experiments have their own report: labelwise
     benchmark report.
     """
-    from labelwise.campaign.export import check_export_path
     from labelwise.campaign.report.data import collect_report, make_item_view
     from labelwise.campaign.report.page import write_report
     from labelwise.record.ledger import replay
 
-    check_output_file(out)
-    check_export_path(out, (".html", ".htm"))
+    check_output_file(out, (".html", ".htm"))
     if not 0 <= picks <= 1000:
         raise BadInput(f"--picks must be from 0 to 1000; got {picks}")
     project = open_project(campaign)

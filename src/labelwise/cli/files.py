@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from labelwise.errors import BadInput
-from labelwise.files import ARRAY_ERRORS
+from labelwise.files import ARRAY_ERRORS, check_output_path
+from labelwise.pool.sources.parquet import import_pyarrow
 
 if TYPE_CHECKING:
     from labelwise.arrays import HostArray
@@ -33,17 +34,19 @@ _PARSERS: dict[Any, Callable[[str], Any]] = {
 }
 
 
-def check_output_file(path: Path, *, make_folder: bool = False) -> None:
+def check_output_file(
+    path: Path, formats: Sequence[str] = (), *, make_folder: bool = False
+) -> None:
     """Refuse a file that cannot be written, before any work is done.
 
-    With ``make_folder``, the command will create a missing folder.
+    ``formats`` are the endings that it may have. With ``make_folder``, the command will create a
+    missing folder.
     """
-    if path.is_dir():
-        raise BadInput(f"{path} is a folder; give the name of a file")
-    if not path.parent.is_dir():
-        if make_folder and not path.parent.exists():
-            return
-        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
+    if make_folder and not path.parent.exists():
+        return
+    check_output_path(path, formats)
+    if path.suffix == ".parquet":
+        import_pyarrow("writing .parquet")
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass

@@ -22,7 +22,7 @@ from labelwise.display import escape_text, format_count, format_duration
 from labelwise.errors import require_extra
 
 if TYPE_CHECKING:
-    from labelwise.label_studio import SyncResult
+    from labelwise.label_studio.sync import SyncResult
 
 label_studio_group = typer.Typer(
     no_args_is_help=True, help="Select the tasks that annotators in Label Studio label next."
@@ -68,8 +68,8 @@ def sync_with_label_studio(
     "Uncertainty sampling" serves it. Call it as often as you like: without news it changes nothing.
     The first call creates the campaign folder; then all other commands work on it too.
     """
-    from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project
-    from labelwise.label_studio.client import read_token
+    from labelwise.label_studio.client import LabelStudioClient, read_token
+    from labelwise.label_studio.sync import SyncOptions, sync_project
 
     client = LabelStudioClient(url, read_token(token_env), source=token_env)
     options = SyncOptions(strategy, batch, guesses, skip_broken)

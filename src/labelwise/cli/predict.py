@@ -60,8 +60,7 @@ def write_predictions(
     from labelwise.campaign import export as files
     from labelwise.campaign.trained_model import open_campaign_model, read_item_keys, read_values
 
-    check_output_file(out)
-    files.check_export_path(out)
+    check_output_file(out, files.FORMATS)
     files.check_spreadsheet(out, spreadsheet)
     if items is not None and not items.exists():
         raise BadInput(f"there is no file or folder {items}")

@@ -16,7 +16,6 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
-import labelwise
 from labelwise.cli.app import (
     IdColumnOption,
     IdFileOption,
@@ -35,7 +34,7 @@ from labelwise.cli.files import (
     split_options,
 )
 from labelwise.errors import BadInput, StorageFailed
-from labelwise.selection.result import Selection, check_format
+from labelwise.selection.result import FORMATS, Selection
 from labelwise.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def select(
         duals=duals,
     )
     if out is not None:
-        _check_picks_file(out)
+        check_output_file(out, FORMATS)
     check_inputs(out, given, ids, labelled)
     chosen = get(strategy)
     options = parse_options(chosen, split_options(option or []))
@@ -254,16 +253,6 @@ def _note_checkpoint(folder: str | Path | None) -> Iterator[None]:
         raise
 
 
-def _check_picks_file(path: Path) -> None:
-    if not path.is_dir():
-        check_format(path)
-    check_output_file(path)
-    if path.suffix == ".parquet":
-        from labelwise.pool.sources.parquet import import_pyarrow
-
-        import_pyarrow("writing .parquet")
-
-
 @app.command("strategies")
 def list_strategies(
     name: Annotated[str | None, Argument(help="Show one strategy in detail.")] = None,
@@ -272,13 +261,13 @@ def list_strategies(
 
     In a pipe or a file, columns are separated by tabs.
     """
-    from labelwise.strategies import get
+    from labelwise.strategies import get, strategies
 
     if name is not None:
         _print_strategy(get(name))
         return
     console = Console()
-    found = labelwise.strategies().values()
+    found = strategies().values()
     if not console.is_terminal:
         print("name\tneeds\tweights\tgood for\treference")
         for entry in found:

@@ -23,7 +23,6 @@ from labelwise.cli.console import (
     print_table,
     set_results_file,
     show_progress,
-    show_time_left,
     split_names,
 )
 from labelwise.cli.files import check_output_file
@@ -127,7 +126,7 @@ def run_simulation(
         weights=weights,
     )
     _print_simulation_plan(own, plan, seeds)
-    with show_time_left() as progress, Tracker(track) as tracker:
+    with show_progress(plain=True) as progress, Tracker(track) as tracker:
         lines = run_plan(
             own,
             plan,

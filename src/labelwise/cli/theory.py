@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,8 +66,9 @@ def plan_labels(
     The numbers are guidance: upper bounds, or bounds whose constants are unknown.
     """
     if out is not None:
-        check_output_file(out)
-    save = _find_plot_writer(out) if out else None
+        with require_extra("the plot needs matplotlib", "demo"):
+            from labelwise.theory.plots import FORMATS, save_plan
+        check_output_file(out, FORMATS)
     from labelwise.theory.planning import plan
 
     given = collect_files(features=features)
@@ -81,18 +82,10 @@ def plan_labels(
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
         _print_plan(found, names)
-    if save is not None and out is not None:
-        save(found, out, names)
+    if out is not None:
+        save_plan(found, out, names)
         if not as_json:
             print(f"Plot written to {out}")
-
-
-def _find_plot_writer(out: Path) -> "Callable[[Plan, Path, Sequence[str]], None]":
-    """Import matplotlib and check the file name before the work begins."""
-    with require_extra("the plot needs matplotlib", "demo"):
-        from labelwise.theory.plots import check_picture, save_plan
-    check_picture(out)
-    return save_plan
 
 
 def _print_plan(found: "Plan", names: Sequence[str]) -> None:
@@ -186,9 +179,7 @@ def explain_picks(
     from labelwise.theory.explanations import explain
 
     if plot is not None:
-        check_output_file(plot)
-        if plot.suffix not in PLOTS:
-            raise BadInput(f"cannot draw {plot.name!r}; end the name in {', '.join(PLOTS)}")
+        check_output_file(plot, PLOTS)
     chosen = read_picks(picks)
     given_labels = load_array(labels, "labels")
     files = collect_files(features=features, probabilities=probabilities)

@@ -194,14 +194,12 @@ class DemoComparison:
         return "more labels" if self.needed.low > limit else "unclear"
 
 
-def compare_strategies(
-    labels: Arrays, accuracies: Mapping[str, Floats], baseline: str = BASELINE
-) -> list[DemoComparison]:
+def compare_strategies(labels: Arrays, accuracies: Mapping[str, Floats]) -> list[DemoComparison]:
     """Compare all strategies with the baseline; the bootstrap draws seeds for all together."""
-    seeds = len(accuracies[baseline])
+    seeds = len(accuracies[BASELINE])
     if any(curves.shape != (seeds, len(labels)) for curves in accuracies.values()):
         raise BadInput("every strategy needs one curve per seed, as long as labels")
-    reached = accuracies[baseline][:, -1]
+    reached = accuracies[BASELINE][:, -1]
 
     def needed(curves: Floats, shares: Floats) -> Floats:
         found: Floats = labels_needed(labels, shares @ curves, shares @ reached)

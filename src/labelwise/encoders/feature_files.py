@@ -16,7 +16,7 @@ import numpy as np
 from labelwise.encoders.encoder import Encoder, Features
 from labelwise.encoders.encoding import encode_batches
 from labelwise.errors import BadInput
-from labelwise.files import lock_file, read_json, write_atomically, write_json
+from labelwise.files import check_output_path, lock_file, read_json, write_atomically, write_json
 from labelwise.pool.blocks import Progress
 from labelwise.pool.sources.parquet import import_pyarrow
 
@@ -159,16 +159,6 @@ def _hash_item(item: Any) -> bytes:
     return hashlib.sha256(os.fsencode(item.absolute()) + facts.encode()).digest()
 
 
-def check_feature_file(path: Path) -> None:
-    """Reject a file that cannot be written, before hours of encoding."""
-    if path.suffix not in FORMATS:
-        raise BadInput(f"cannot write {path.name!r}; end the name in {' or '.join(FORMATS)}")
-    if not path.absolute().parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
-    if path.suffix == ".parquet":
-        import_pyarrow("writing .parquet")
-
-
 def write_feature_file(
     path: Path, ids: Sequence[str | int], width: int, read: Callable[[slice], Features]
 ) -> None:
@@ -180,7 +170,7 @@ def write_feature_file(
         width: number of features d.
         read: returns some of the ``(n, d)`` rows.
     """
-    check_feature_file(path)
+    check_output_path(path, FORMATS)
     parts = [slice(first, first + _ROWS_AT_ONCE) for first in range(0, len(ids), _ROWS_AT_ONCE)]
     with write_atomically(path, durable=True) as file:
         if path.suffix == ".npy":

@@ -183,13 +183,11 @@ class LabelStudioClient:
         found = self.request("GET", f"/api/projects/{project}/model-versions/")
         return {str(name): int(count) for name, count in dict(found or {}).items()}
 
-    def add_predictions(
-        self, project: int, predictions: Sequence[JsonObject], *, per_call: int = 5000
-    ) -> None:
+    def add_predictions(self, project: int, predictions: Sequence[JsonObject]) -> None:
         """Write predictions, thousands in a call."""
         path = f"/api/projects/{project}/import/predictions"
-        for first in range(0, len(predictions), per_call):
-            part = list(predictions[first : first + per_call])
+        for first in range(0, len(predictions), 5000):
+            part = list(predictions[first : first + 5000])
             self.request("POST", path, part, timeout=BULK_TIMEOUT)
 
     def download(
@@ -412,7 +410,7 @@ def decode_data_url(address: str, limit: int = MAX_FILE_BYTES) -> bytes:
         raise BadInput(f"{shorten(address)!r} is not base64") from None
 
 
-def shorten(text: str, longest: int = 80) -> str:
+def shorten(text: str) -> str:
     """Shorten a foreign text to one line, without what follows ``?``, which may be a secret."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text.split("?")[0])
-    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -19,6 +19,9 @@ REPORTED = (BASELINE, "badge")
 FROZEN_BASELINES = (BASELINE, "margin", "badge")
 """Strategies that tables of frozen feature experiments compare the others with."""
 
+COVERING = ("max_herding", "typiclust")
+"""Strategies on features alone that the table of the oracle shows too."""
+
 DEMONSTRATED = (
     DEFAULT[False],
     *("margin", "badge", "lewis", "sparse_greedy", "bss", "dynamics", "ally"),

@@ -15,6 +15,7 @@ from labelwise.pool.blocks import Progress
 from labelwise.pool.ids import Keys
 from labelwise.pool.pool import Inputs, Pool, take_items
 from labelwise.pool.rows import ArrayDict, Rows, take_rows
+from labelwise.rounds.default_strategies import BASELINE
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import measure_predictions
 from labelwise.selection.request import select
@@ -201,8 +202,8 @@ class Round:
             return {"features": inputs.reshape(len(inputs), -1)}
         missing = "inputs that are arrays of numbers" if ("features",) in sets else "a model"
         raise BadInput(
-            f"{strategy.name} needs {missing}, and nothing is trained yet; ask with 'random', or "
-            "train first"
+            f"{strategy.name} needs {missing}, and nothing is trained yet; ask with "
+            f"{BASELINE!r}, or train first"
         )
 
     def make_history(

@@ -13,7 +13,7 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.files import Json, to_json, write_atomically
+from labelwise.files import Json, check_output_path, to_json, write_atomically
 from labelwise.pool.ids import IdIndex, Key, encode_keys
 from labelwise.pool.sources.parquet import import_pyarrow
 
@@ -166,17 +166,9 @@ class Selection:
     def save(self, path: str | Path) -> None:
         """Write the picks as .csv, .jsonl or .parquet; the file is replaced atomically."""
         path = Path(path)
-        check_format(path)
-        if not path.parent.is_dir():
-            raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
+        check_output_path(path, FORMATS)
         with write_atomically(path) as part:
             _WRITERS[path.suffix](self.columns(), part)
-
-
-def check_format(path: Path) -> None:
-    """Reject a file name that `Selection.save` cannot write."""
-    if path.suffix not in FORMATS:
-        raise BadInput(f"cannot write {path.name!r}; end the name in {', '.join(FORMATS)}")
 
 
 def _write_csv(table: Table, path: Path) -> None:

@@ -103,17 +103,15 @@ def format_interval(saved: Estimate) -> str:
     return f"{low} to {high} %" if math.isfinite(saved.high) else low
 
 
-def compute_savings(
-    rounds: Iterable[RoundResult], *, baseline: str = BASELINE
-) -> tuple[LabelSaving, ...]:
+def compute_savings(rounds: Iterable[RoundResult]) -> tuple[LabelSaving, ...]:
     """Compare all strategies of one simulation with the baseline, the largest saving first."""
     found = group_experiments(rounds)
     if len(found) != 1:
         raise BadInput(f"give the results of one simulation; got those of {len(found)}")
-    if baseline not in found[0].strategies:
-        raise BadInput(f"{baseline} was not run, so there is nothing to compare with")
-    findings = analyse_experiment(found[0], (baseline,))
-    made = [_compute_saving(findings, entry) for entry in findings.comparisons[baseline]]
+    if BASELINE not in found[0].strategies:
+        raise BadInput(f"{BASELINE} was not run, so there is nothing to compare with")
+    findings = analyse_experiment(found[0], (BASELINE,))
+    made = [_compute_saving(findings, entry) for entry in findings.comparisons[BASELINE]]
     return tuple(sorted(made, key=lambda entry: (-entry.saved.value, -entry.saved.low)))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, row_noise, to_numpy
 from labelwise.errors import BadInput
+from labelwise.files import to_json
 from labelwise.kernels.distance.embedding import Factored, weighted_sum
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
@@ -316,7 +317,7 @@ class Explanation:
         findings = [
             {
                 "name": finding.name,
-                "values": {name: _to_json(value) for name, value in finding.values.items()},
+                "values": to_json(finding.values, non_finite=lambda value: None),
                 "formula": finding.formula,
                 "reading": finding.reading,
             }
@@ -419,10 +420,6 @@ def _split_labels(
         f"there are {len(given)} labels; give {len(ids)}, one per item of the pool, or "
         f"{len(picks)}, one per pick in the order of the picks"
     )
-
-
-def _to_json(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def describe_size(effective: float, picks: int) -> str:

@@ -10,8 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from labelwise.errors import BadInput
-from labelwise.files import write_atomically
+from labelwise.files import check_output_path, write_atomically
 from labelwise.pages import inline_svg, render_page
 from labelwise.theory.budgets import label_budgets
 from labelwise.theory.planning import SHARES, Plan, describe_plan, effective_dimension
@@ -74,20 +73,12 @@ def _draw_panel(axes: Axes, draw: Callable[[Axes, Plan], None], plan: Plan) -> N
 
 def save_plan(plan: Plan, path: Path, names: Sequence[str] | None = None) -> None:
     """Write the drawing, or a page with the drawing and its reading, atomically."""
-    check_picture(path)
+    check_output_path(path, FORMATS)
     with write_atomically(path) as part:
         if path.suffix == ".html":
             part.write_text(render_plan_page(plan, names), encoding="utf-8")
         else:
             plan_figure(plan).savefig(part, format=path.suffix[1:], dpi=150)
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a name that `save_plan` cannot write."""
-    if path.suffix not in FORMATS:
-        raise BadInput(f"cannot draw {path.name!r}; end the name in {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
 
 
 def _draw_concentration(axes: Axes, plan: Plan) -> None:

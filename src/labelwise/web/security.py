@@ -142,7 +142,6 @@ class FailedAttempts:
     Args:
         each: How many an address may send before it is slowed down.
         together: How many all addresses may send; this also limits the memory.
-        seconds: For how long a wrong token counts.
         clock: A monotonic clock.
 
     >>> attempts = FailedAttempts(1, clock=lambda: 0.0)
@@ -156,11 +155,9 @@ class FailedAttempts:
         each: int,
         *,
         together: int = 200,
-        seconds: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._each = each
-        self._seconds, self._clock = seconds, clock
+        self._each, self._clock = each, clock
         self._wrong: deque[tuple[float, str]] = deque(maxlen=max(together, each))
 
     def add(self, address: str) -> None:
@@ -170,7 +167,7 @@ class FailedAttempts:
     def are_many(self, address: str) -> bool:
         """Whether the next token of this address has to wait."""
         now = self._clock()
-        while self._wrong and self._wrong[0][0] + self._seconds <= now:
+        while self._wrong and self._wrong[0][0] + 60 <= now:
             self._wrong.popleft()
         network = _find_network(address)
         own = sum(by == network for _, by in self._wrong)

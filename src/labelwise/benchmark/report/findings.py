@@ -18,6 +18,7 @@ from labelwise.benchmark.report.experiment import ExperimentRuns
 from labelwise.benchmark.report.papers import PaperTable, paper_table
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import (
+    LEVEL,
     Estimate,
     MeanRanks,
     PairedDifference,
@@ -33,7 +34,6 @@ from labelwise.benchmark.statistics import (
 )
 from labelwise.rounds.default_strategies import REPORTED
 
-LEVEL = 0.05  # Significance level of the tests, after correction
 SHARE = 0.97  # Share of the best final mean: the target of the ally paper
 
 

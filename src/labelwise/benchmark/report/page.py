@@ -96,9 +96,7 @@ def write_report(
     return found
 
 
-def repeat_commands(
-    findings: Sequence[ExperimentFindings], results: str = "results.jsonl"
-) -> list[str]:
+def repeat_commands(findings: Sequence[ExperimentFindings]) -> list[str]:
     """The commands that repeat the papers' experiments and the report."""
     known = protocols.experiments()
     runs: dict[str, tuple[dict[str, None], int]] = {}
@@ -113,10 +111,10 @@ def repeat_commands(
         names, seeds = runs.get(command, ({}, 0))
         runs[command] = (names | chosen, max(seeds, max(experiment.seeds) + 1))  # seeds from 0
     commands = [
-        f"{command} --strategies {','.join(names)} --seeds {seeds} --out {results}"
+        f"{command} --strategies {','.join(names)} --seeds {seeds} --out results.jsonl"
         for command, (names, seeds) in runs.items()
     ]
-    return [*commands, f"labelwise benchmark report {results} --out report.html"]
+    return [*commands, "labelwise benchmark report results.jsonl --out report.html"]
 
 
 def write_figures(

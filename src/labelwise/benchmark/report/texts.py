@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from labelwise.benchmark.report.experiment import ExperimentRuns
 from labelwise.benchmark.report.findings import (
-    LEVEL,
     CombinedFindings,
     ExperimentFindings,
     StrategyComparison,
 )
-from labelwise.benchmark.statistics import Estimate
+from labelwise.benchmark.statistics import LEVEL, Estimate
 
 _PERCENT_METRICS = ("accuracy", "f1", "auroc", "recall", "precision")
 

@@ -15,10 +15,15 @@ import numpy as np
 
 from labelwise.benchmark.labelling_run import ORACLE
 from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
-from labelwise.benchmark.report.findings import LEVEL, shared_seeds
+from labelwise.benchmark.report.findings import shared_seeds
 from labelwise.benchmark.results import read_results
-from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_difference
-from labelwise.rounds.default_strategies import BASELINE, DEFAULT, FROZEN_BASELINES
+from labelwise.benchmark.statistics import (
+    LEVEL,
+    correct_holm,
+    labels_needed,
+    paired_difference,
+)
+from labelwise.rounds.default_strategies import BASELINE, COVERING, DEFAULT, FROZEN_BASELINES
 
 FEWEST_TESTED = 3  # Number of pairs from which a difference may be called significant
 SHOWN = 12
@@ -189,7 +194,7 @@ def format_oracle(experiments: Sequence[ExperimentRuns]) -> str:
     Points of accuracy over the whole curve; in brackets, per cent of the oracle's gain. The last
     row has the means of the gains and their ratio.
     """
-    shown = (DEFAULT[False], "max_herding", "typiclust", *FROZEN_BASELINES[:0:-1])
+    shown = (DEFAULT[False], *COVERING, *FROZEN_BASELINES[:0:-1])
     lines = [
         f"| data | seeds | `{ORACLE}` | {' | '.join(f'`{name}`' for name in shown)} |",
         f"|---|---|---|{'---|' * len(shown)}",

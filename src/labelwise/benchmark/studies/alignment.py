@@ -19,6 +19,7 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.learners.tangent_kernel import tangent_kernel
+from labelwise.rounds.default_strategies import BASELINE
 from labelwise.theory.alignment_bounds import generalisation_bound
 from labelwise.theory.dynamics import dynamics_agreement, one_hot
 from labelwise.theory.mmd import subset_mmd
@@ -30,7 +31,7 @@ def study_alignment(
     """One line per size of the batch, in the protocol's setting ``batches``."""
     clock = DeviceClock(device)
     split = split_dataset(protocol, seed)
-    models = make_models(protocol, Entrant("random"), split, device)
+    models = make_models(protocol, Entrant(BASELINE), split, device)
     places = split.find_positions(split.first)
     tasks = models.make_tasks(places, split.targets[places], None, mix_seed(seed, 0, TRAINING))
     fit_together(tasks)

@@ -59,10 +59,9 @@ def combine_encoders(
     dataset: str,
     encoders: tuple[str, ...],
     components: int | None = None,
-    counts: tuple[int, int] | None = None,
 ) -> EncodedDataset:
     """Features of several encoders, side by side, each reduced to its principal ``components``."""
-    found = [encode(name, dataset, counts=counts) for name in encoders]
+    found = [encode(name, dataset) for name in encoders]
     first = found[0]
     pairs = [
         standardize_features(*_reduce_features(own.features, own.test_features, components))

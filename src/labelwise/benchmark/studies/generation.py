@@ -28,7 +28,7 @@ def study_generation(
 ) -> Iterator[RoundResult]:
     """One line per number of steps, in the protocol's setting ``steps``."""
     clock = DeviceClock(device)
-    path, plain = generate_path(protocol, seed, device)
+    path, plain = generate_path(protocol, entrant.strategy, seed, device)
     for number, step in enumerate(protocol.settings["steps"]):
         if entrant.options["quantity"] == "dual":
             values = path.duals[step]
@@ -40,7 +40,7 @@ def study_generation(
 
 
 def generate_path(
-    protocol: Protocol, seed: int, device: Device
+    protocol: Protocol, strategy: str, seed: int, device: Device
 ) -> tuple[GenerationPath, TorchLearner]:
     """Train both networks and generate images; with the network without constraints.
 
@@ -50,12 +50,10 @@ def generate_path(
         step_size: length of a step relative to the norm of the start.
     """
     split = split_dataset(protocol, seed)
-    ally = Entrant("ally", learner={"epsilon": protocol.settings["epsilon"]})
-    models, picker = (
-        make_models(protocol, ally, split, device),
-        make_picker(protocol, ally, split, device),
-    )
-    assert picker is not None  # ally reads duals
+    entrant = Entrant(strategy, learner={"epsilon": protocol.settings["epsilon"]})
+    models = make_models(protocol, entrant, split, device)
+    picker = make_picker(protocol, entrant, split, device)
+    assert picker is not None  # the strategy reads duals
     places = split.find_positions(split.first)
     tasks = models.make_tasks(places, split.targets[places], None, mix_seed(seed, 0, TRAINING))
     fit_together(tasks)

@@ -19,6 +19,7 @@ from labelwise.benchmark.splits import split_dataset
 from labelwise.benchmark.studies.encoded import SUFFIX, combine_encoders, load_encoded
 from labelwise.kernels.linear.leverage import leverage_scores
 from labelwise.kernels.linear.lewis import lewis_weights
+from labelwise.rounds.default_strategies import BASELINE
 
 ORDER = 19
 """Random stream of the order of encoders."""
@@ -122,7 +123,7 @@ def _weigh_encoder(
 def _iterate_features(protocol: Protocol, seed: int, device: Device) -> Iterator[Any]:
     """The pool's features by each network, trained on the same first labels."""
     split = split_dataset(protocol, seed)
-    models = make_models(protocol, Entrant("random"), split, device)
+    models = make_models(protocol, Entrant(BASELINE), split, device)
     places = split.find_positions(split.first)
     targets = np.eye(split.outputs, dtype=np.float32)[split.targets[places]]
     tasks = models.make_tasks(places, targets, None, seed)

@@ -20,6 +20,7 @@ from labelwise.benchmark.splits import DataSplit, split_dataset
 from labelwise.learner import Learner
 from labelwise.learners.inputs import Items
 from labelwise.pool.rows import Rows
+from labelwise.rounds.default_strategies import BASELINE
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 
@@ -77,7 +78,7 @@ def query_batch(
 
 def _represent_pool(protocol: Protocol, seed: int, device: Device) -> RepresentedPool:
     split = split_dataset(protocol, seed)
-    models = make_models(protocol, Entrant("random"), split, device)
+    models = make_models(protocol, Entrant(BASELINE), split, device)
     places = split.find_positions(split.first)
     clock = DeviceClock(device)
     seed = mix_seed(seed, 0, TRAINING)

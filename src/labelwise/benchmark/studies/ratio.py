@@ -15,6 +15,7 @@ from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.learners.gradients import summed_gradient
 from labelwise.learners.network import evaluation_mode
+from labelwise.rounds.default_strategies import BASELINE
 
 BATCH = 256
 """Batch size of the summed gradient."""
@@ -38,7 +39,7 @@ def study_ratio(
     ]
     for number, epochs in enumerate(protocol.settings["epochs"]):
         trained = replace(protocol, learner={**protocol.learner, "epochs": epochs})
-        models = make_models(trained, Entrant("random"), split, device)
+        models = make_models(trained, Entrant(BASELINE), split, device)
         tasks = models.make_tasks(places, split.targets[places], None, seed)
         fit_together(tasks)
         values = [_measure_ratio(tasks[0].learner, split.inputs[draw], device) for draw in draws]

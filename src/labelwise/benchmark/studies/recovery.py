@@ -31,6 +31,7 @@ from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
+from labelwise.rounds.default_strategies import BASELINE
 from labelwise.selection.request import select
 from labelwise.strategies import get
 
@@ -107,7 +108,7 @@ def _make_trained_problem(
     key = protocol, seed, device
     if _kept.get("key") != key:
         split = split_dataset(protocol, seed)
-        models = make_models(protocol, Entrant("random"), split, device)
+        models = make_models(protocol, Entrant(BASELINE), split, device)
         places = split.find_positions(split.first)
         (task,) = models.make_tasks(places, split.targets[places], None, seed)
         task.fit()

@@ -69,11 +69,6 @@ class CampaignDescription:
         return self.encoders[0].spec if self.encoders else None
 
     @property
-    def encoder_checksum(self) -> str | None:
-        """The checksum of the first encoder; None if there is none."""
-        return self.encoders[0].checksum if self.encoders else None
-
-    @property
     def table_columns(self) -> TableColumns:
         """The conversion of table columns to numbers."""
         return TableColumns(self.categories, self.fills)

@@ -67,10 +67,10 @@ def open_encoders(
 
 
 def encode_new_items(
-    home: Path, description: CampaignDescription, items: Sequence[Any], device: str = "auto"
+    home: Path, description: CampaignDescription, items: Sequence[Any]
 ) -> Features:
     """Encode items that are not in the campaign, ``(n, sum of widths)``."""
-    encoders = open_encoders(home, description, device)
+    encoders = open_encoders(home, description)
     return np.concatenate([encode(items, encoder) for encoder in encoders], axis=1)
 
 
