@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.arrays import Floats
 from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
 from labelwise.benchmark.report.findings import (
     analyse_experiment,
@@ -37,22 +38,69 @@ def format_overview(paper: str) -> str:
         paper: a table of ``results/papers.toml``.
     """
     lines = [
-        "| in the paper | run | verdict | difference | detectable | lines |",
-        "|---|---|---|---|---|---|",
+        "| in the paper | run | verdict | difference | p | detectable | lines |",
+        "|---" * 7 + "|",
     ]
     for row in read_settings()[paper]:
-        cells = [row["item"], row["run"], row.get("verdict", ""), "", "", ""]
+        cells = [row["item"], row["run"], row.get("verdict", ""), "", "", "", ""]
         if "file" in row:
-            cells[5] = f"[lines](benchmark/{row['file']}.jsonl)"
+            cells[6] = f"[lines](benchmark/{row['file']}.jsonl)"
         if "entrant" in row:
-            runs = read_runs(row["file"], row.get("up_to"))
-            found = compare_runs(runs, row.get("baseline", "random"))
-            difference, least, _ = found[find_name(runs, row["entrant"])]
-            against = row.get("baseline", "random")
-            cells[3] = f"`{row['entrant']}` over `{against}`: {format_difference(difference, runs)}"
-            cells[4] = format_number(least, runs)
+            cells[3:6] = compare_row(row)
         lines.append(format_row(cells))
     return "\n".join(lines) + "\n"
+
+
+def compare_row(row: dict[str, Any]) -> tuple[str, str, str]:
+    """The difference behind a verdict, its p, and the smallest one that would have been found.
+
+    An entrant is compared with a ``baseline`` (random if left out), with a number, the
+    ``reference``, or, where the file has several experiments, with itself in the last of them. The
+    ``measure`` is one of those of `read_values`.
+    """
+    file, entrant, measure = row["file"], row["entrant"], row.get("measure", "areas")
+    found = read_experiments(file, row.get("up_to"))
+    runs, baseline = found[0], row.get("baseline", "random")
+    text, higher = f"`{entrant}` over `{baseline}`", measure in ("areas", "finals")
+    own = read_values(runs, find_name(runs, entrant), measure)
+    if "reference" in row:
+        base, text = np.full(len(own), row["reference"]), f"`{entrant}` minus {row['reference']:g}"
+    elif len(found) > 1:
+        base = read_values(found[-1], find_name(found[-1], entrant), measure)
+        text = f"`{entrant}`, `{runs.name}` over `{found[-1].name}`"
+    elif higher:
+        difference, least, p_value = compare_runs(runs, baseline, measure)[find_name(runs, entrant)]
+        gain = format_difference(difference, runs)
+        return f"{text}: {gain}", f"{p_value:.2g}", format_number(least, runs)
+    else:
+        base = read_values(runs, find_name(runs, baseline), measure)
+    higher = higher or "reference" in row
+    scale, digits = get_unit(runs) if measure == "finals" else (1, 2)
+    unit = " s" if measure == "picking" else ""
+    difference = paired_difference(own * scale, base * scale, higher_is_better=higher)
+    least = detectable_difference((own - base) * scale)
+    gain = format_gain(difference, 1, digits)
+    return f"{text}: {gain}{unit}", f"{difference.p_t:.2g}", f"{least:.{digits}f}{unit}"
+
+
+def read_values(runs: ExperimentRuns, name: str, measure: str) -> Floats:
+    """One number per seed, ``(s,)``.
+
+    Measures: ``"areas"`` and ``"finals"`` of the curves, their ``"rise"`` from the first to the
+    last measurement, ``"imbalance"`` of all labels in the end, and seconds of ``"picking"``.
+    """
+    if measure == "rise":
+        return runs.curves(name)[:, -1] - runs.curves(name)[:, 0]
+    if measure in ("areas", "finals"):
+        return getattr(runs, measure)(name)
+    found: dict[int, float] = {}
+    for line in runs.rounds[name]:
+        if measure == "imbalance" and line.imbalance is not None:
+            found[line.seed] = line.imbalance  # that of the last round
+        elif measure == "picking":
+            spent = line.seconds["represent"] + line.seconds["select"]
+            found[line.seed] = found.get(line.seed, 0.0) + spent
+    return np.array([found[seed] for seed in runs.seeds])
 
 
 def format_table(file: str, up_to: int | None = None) -> str:
@@ -166,11 +214,7 @@ def format_imbalance(key: str) -> str:
     columns = {}
     for entry in entries:
         runs = read_runs(entry["file"], entry["labels"])
-        found: dict[str, list[float]] = {}
-        for name in runs.strategies:
-            for line in runs.rounds[name]:
-                if line.labels == entry["labels"] and line.imbalance is not None:
-                    found.setdefault(strip_options(name), []).append(line.imbalance)
+        found = group_values(runs, "imbalance")
         head = f"{entry['title']}, {entry['labels']:,} labels"
         columns[head] = {name: f"{np.mean(values):.2f}" for name, values in found.items()}
         if printed := paper_table(runs.name, runs.dataset, "imbalance"):
@@ -189,12 +233,7 @@ def format_picking(key: str) -> str:
     for entry in read_settings()["picking"][key]:
         runs = read_runs(entry["file"], entry.get("labels"))
         found: dict[str, list[float]] = {}
-        for name in runs.strategies:
-            totals: dict[int, float] = {}
-            for line in runs.rounds[name]:
-                spent = line.seconds["represent"] + line.seconds["select"]
-                totals[line.seed] = totals.get(line.seed, 0.0) + spent
-            found.setdefault(strip_options(name), []).extend(totals.values())
+        found = group_values(runs, "picking")
         columns[f"{entry['title']}, seconds of picking"] = {
             name: f"{np.median(values):.2g}" for name, values in found.items()
         }
@@ -203,6 +242,14 @@ def format_picking(key: str) -> str:
                 name: f"{value:g}" for name, value in entry["printed"].items()
             }
     return format_columns(columns)
+
+
+def group_values(runs: ExperimentRuns, measure: str) -> dict[str, list[float]]:
+    """Values of all seeds by strategy, whatever its options."""
+    found: dict[str, list[float]] = {}
+    for name in runs.strategies:
+        found.setdefault(strip_options(name), []).extend(read_values(runs, name, measure))
+    return found
 
 
 def format_initial(key: str) -> str:
@@ -225,7 +272,7 @@ def format_initial(key: str) -> str:
 
 def format_batches(file: str) -> str:
     """Several experiments in one file that buy the same labels in batches of different sizes."""
-    found = group_experiments(read_results(FOLDER / "benchmark" / f"{file}.jsonl"))
+    found = read_experiments(file)
     heads = [f"{runs.labels[1] - runs.labels[0]:,} at a time" for runs in found]
     lines = [format_row(["", *heads]), "|---" * (len(found) + 1) + "|"]
     for name in found[0].strategies:
@@ -358,12 +405,16 @@ def read_settings() -> dict[str, Any]:
     return tomllib.loads((FOLDER / "papers.toml").read_text("utf-8"))
 
 
-@cache
 def read_runs(file: str, up_to: int | None) -> ExperimentRuns:
     """The only experiment in a results file."""
-    lines = read_results(FOLDER / "benchmark" / f"{file}.jsonl")
-    (runs,) = group_experiments(lines, up_to=up_to)
+    (runs,) = read_experiments(file, up_to)
     return runs
+
+
+@cache
+def read_experiments(file: str, up_to: int | None = None) -> list[ExperimentRuns]:
+    """All experiments in a results file."""
+    return group_experiments(read_results(FOLDER / "benchmark" / f"{file}.jsonl"), up_to=up_to)
 
 
 def find_name(runs: ExperimentRuns, wanted: str) -> str:
@@ -375,14 +426,14 @@ def find_name(runs: ExperimentRuns, wanted: str) -> str:
 
 
 def compare_runs(
-    runs: ExperimentRuns, baseline: str
+    runs: ExperimentRuns, baseline: str, part: str = "areas"
 ) -> dict[str, tuple[PairedDifference, float, float]]:
     """Difference of areas to a baseline, detectable difference and corrected p, by strategy."""
-    base = runs.areas(find_name(runs, baseline))
+    base = getattr(runs, part)(find_name(runs, baseline))
     others = [name for name in runs.strategies if name != find_name(runs, baseline)]
     found = []
     for name in others:
-        own = runs.areas(name)
+        own = getattr(runs, part)(name)
         both = np.isfinite(own) & np.isfinite(base)
         difference = paired_difference(
             own[both], base[both], higher_is_better=runs.higher_is_better
@@ -398,7 +449,8 @@ def compare_runs(
 
 def get_unit(runs: ExperimentRuns) -> tuple[float, int]:
     """Factor and digits: accuracies in %, everything else as it is."""
-    return (100, 2) if runs.metric == "accuracy" else (1, 4)
+    digits = {"accuracy": 2, "lewis_total": 0}.get(runs.metric, 4)
+    return 100 if runs.metric == "accuracy" else 1, digits
 
 
 def format_number(value: float, runs: ExperimentRuns) -> str:
@@ -409,7 +461,11 @@ def format_number(value: float, runs: ExperimentRuns) -> str:
 
 def format_difference(difference: PairedDifference, runs: ExperimentRuns) -> str:
     """A difference with its interval."""
-    scale, digits = get_unit(runs)
+    return format_gain(difference, *get_unit(runs))
+
+
+def format_gain(difference: PairedDifference, scale: float, digits: int) -> str:
+    """A difference with its interval, times the scale."""
     gain = difference.gain
     value, low, high = (f"{part * scale:+.{digits}f}" for part in (gain.value, gain.low, gain.high))
     return f"{value} ({low} to {high})"

@@ -105,6 +105,19 @@ def test_means_of_rounds_are_those_of_the_lines(file, counts, rows):
     assert sorted([cell.split()[0] for cell in row[1:]] for row in rows) == sorted(expected)
 
 
+OVERVIEW = "".join(found[4] for found in GENERATED.finditer(PAGE) if found[1] == "overview")
+ROWS = [row.split(" | ") for row in OVERVIEW.splitlines() if row.count(" | ") == 6]
+VERDICTS = [row for row in ROWS if row[2] not in ("", "verdict") and "no claim" not in row[2]]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[0]}: {row[2]}") for row in VERDICTS])
+def test_a_verdict_has_a_detectable_difference_and_a_test(row):
+    _, _, verdict, difference, p_value, detectable, lines = row
+    assert difference and float(detectable.split()[0]) > 0 and ".jsonl" in lines
+    if verdict.startswith(("holds", "does not", "below")) and "no difference from" not in verdict:
+        assert float(p_value) <= 0.05
+
+
 @pytest.mark.parametrize("page", ["results/benchmark.md", "decisions/defaults-from-results.md"])
 def test_measured_differences_stand_in_generated_parts(page):
     assert not MEASURED.search(GENERATED.sub("", (FOLDER.parent / page).read_text()))
