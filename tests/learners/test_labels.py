@@ -11,7 +11,7 @@ from labelwise.learners.labels import (
     check_targets,
     convert_targets,
     convert_weights,
-    select_weights,
+    select_label_weights,
     split_holdout,
 )
 
@@ -117,9 +117,9 @@ def test_no_weights_are_ones():
 
 def test_weights_of_a_part_have_mean_one_again():
     weights = convert_weights([1.0, 3.0, 0.0, 4.0], 4)
-    assert select_weights(weights, np.array([1, 0]), "train on").tolist() == [1.5, 0.5]
+    assert select_label_weights(weights, np.array([1, 0]), "train on").tolist() == [1.5, 0.5]
     with pytest.raises(BadInput, match="the items to hold out all have weight zero"):
-        select_weights(weights, np.array([2]), "hold out")
+        select_label_weights(weights, np.array([2]), "hold out")
 
 
 @pytest.mark.parametrize(

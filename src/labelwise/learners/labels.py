@@ -79,7 +79,7 @@ def convert_weights(weights: Array, count: int) -> Tensor:
     return torch.from_numpy(scale_to_mean_one(weights, count))
 
 
-def select_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
+def select_label_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
     """Weights at some positions, scaled to mean 1."""
     values = weights[positions]
     if not bool(values.any()):

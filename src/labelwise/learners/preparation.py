@@ -93,7 +93,7 @@ def hold_out(
 
 
 def _select_part(whole: LabelledItems, positions: NDArray[np.int64], purpose: str) -> LabelledItems:
-    weights = labels.select_weights(whole.weights, positions, purpose)
+    weights = labels.select_label_weights(whole.weights, positions, purpose)
     return LabelledItems(ItemSubset(whole.items, positions), whole.targets[positions], weights)
 
 

@@ -164,7 +164,7 @@ class SelectionRequest:
     def _open_blocks(self, index: IdIndex, plan: SelectionPlan) -> None:
         """Check memory and the folder to resume from, and open the rows in this process."""
         if self.resume is not None:
-            check_folder(Path(self.resume), self._describe())
+            check_folder(Path(self.resume), self._describe_selection())
         spill = None
         if self.memory is not None or plan.memory > SMALL:
             limit = self.memory_limit
@@ -219,7 +219,9 @@ class SelectionRequest:
         """Continue from a folder, which is kept for as long as the stack."""
         assert self.resume is not None and self._shards is not None
         folder, known = Path(self.resume), self._known
-        recorded = until_saved.enter_context(record_calls(self._shards, folder, self._describe()))
+        recorded = until_saved.enter_context(
+            record_calls(self._shards, folder, self._describe_selection())
+        )
         given = (self.strategy, recorded, self.budget)
         return load_or_select(folder, lambda: run.select(*given, labelled=known, seed=self.seed))
 
@@ -256,7 +258,7 @@ class SelectionRequest:
                 text = text.replace(word, repr(hashes[int(word)]))
         return type(error)(text)
 
-    def _describe(self) -> JsonObject:
+    def _describe_selection(self) -> JsonObject:
         """Describe the identity of this selection for the folder to resume from."""
         ids = self._index.ids if self._index is not None else None
         return {

@@ -187,7 +187,7 @@ class SeedingRun:
         rate = 1.0
         while len(self.ids) < self.k:
             if self._mass <= SMALLEST_MASS:
-                self._fill_up()
+                self._draw_remaining()
                 return
             before = len(self.ids)
             rings = self._next_rings(rate)
@@ -261,7 +261,7 @@ class SeedingRun:
         fallen = rings.rates.sum(dtype=np.float64) - now.sum(dtype=np.float64)
         self._mass = max(self._mass - float(fallen), 0.0)
 
-    def _fill_up(self) -> None:
+    def _draw_remaining(self) -> None:
         """All remaining items coincide with a center: draw uniformly."""
         ids = np.setdiff1d(self.shards.ids, np.array(self.ids, dtype=np.int64))
         left = self.k - len(self.ids)
