@@ -272,6 +272,7 @@ def draw_stratified(targets: Arrays, count: int, rng: np.random.Generator) -> ND
     order = rng.permutation(len(targets))
     if targets.dtype.kind in "iu":  # in random order of classes, so that rounding favours none
         targets = rng.permutation(int(targets.max()) + 1)[targets]
+    # Items by class or value, in random order within; every k-th one is drawn.
     by_stratum = order[np.argsort(targets[order], kind="stable")]
     places = (np.arange(count) + 0.5) * len(targets) / count
     return np.sort(by_stratum[places.astype(np.intp)])

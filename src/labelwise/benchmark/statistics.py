@@ -86,6 +86,7 @@ def labels_needed(
     wanted = np.broadcast_to(sign * np.asarray(targets, dtype=np.float64), heights.shape[:-1])
     # A target that is itself a mean of these curves counts as reached despite rounding.
     reached = heights >= (wanted - 1e-12 * np.abs(wanted))[..., None]
+    # The first round that reaches the target, and the one before it.
     after = reached.argmax(axis=-1)
     before = np.maximum(after - 1, 0)
     low = np.take_along_axis(heights, before[..., None], axis=-1)[..., 0]
@@ -146,6 +147,7 @@ def resample_seeds(seeds: int) -> tuple[Floats, Floats]:
         return drawn / seeds, np.full(DRAWS, 1 / DRAWS)
     sets = combinations_with_replacement(range(seeds), seeds)
     counts = np.array([np.bincount(chosen, minlength=seeds) for chosen in sets])
+    # The multinomial probability of every resample.
     log_chance = gammaln(seeds + 1) - gammaln(counts + 1).sum(axis=1) - seeds * np.log(seeds)
     return counts / seeds, np.exp(log_chance)
 
@@ -256,6 +258,7 @@ def correct_holm(p_values: ArrayLike) -> Floats:
     """
     given = np.asarray(p_values, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(given))
+    # The smallest p-value counts for all comparisons, the next for one less, and so on.
     order = known[np.argsort(given[known], kind="stable")]
     steps = given[order] * (len(order) - np.arange(len(order)))
     adjusted = np.full(len(given), np.nan)

@@ -189,6 +189,7 @@ def _select_items(
     share, available = settings.validation, int(apart.sum()) + len(carried)
     wanted = round(share * (state.asked + request.budget)) - state.holdout
     wanted = min(max(wanted, 0), math.ceil(share * request.budget), available)
+    # More of them where the strategy has too few items left to choose from.
     count = max(wanted, request.budget - int(others.sum()), len(carried))
     noise = row_noise(request.seed, ids[apart], DRAWN)
     drawn = ids[apart][largest(noise, count - len(carried), ids[apart])]

@@ -338,6 +338,7 @@ def flat_accuracy(
     differ = 1.0 - np.array([np.nan if s is None else s for s in same], dtype=np.float64)[good]
     if len(x) < 4:
         return _need_models(len(x), 4)
+    # Only the recent part of the curve tells whether it is flat now.
     window = _last_third(x)
     x, a, m, differ = x[window], a[window], m[window], differ[window]
     differ = np.where(np.isfinite(differ), np.clip(differ, 0.0, 1.0), np.nan)
@@ -373,6 +374,7 @@ def _judge_error(trainings: Sequence[Trained]) -> Advice:
     x, mse = np.array(good, dtype=np.float64).T
     window = _last_third(x, fewest=5)
     x, fall = np.log(x[window]), -np.log(mse[window])
+    # A line in log labels, and the standard error of its rise by its own scatter.
     slope, base = np.polyfit(x, fall, 1)
     residual = fall - slope * x - base
     variance = residual @ residual / (len(x) - 2) / ((x - x.mean()) ** 2).sum()
@@ -404,6 +406,7 @@ def _holdout_covariance(accuracy: Floats, measured: Floats, differ: float) -> Fl
 def _fit_rise(x: Floats, y: Floats, noise: Floats) -> tuple[float, float]:
     """The rise of the fitted line from the first to the last model, and its standard error."""
     design = np.column_stack([np.ones_like(x), (x - x[0]) / (x[-1] - x[0])])
+    # Generalised least squares: the normal equations under the covariance of the noise.
     whitened = np.linalg.solve(noise, np.column_stack([design, y]))
     covariance = np.linalg.inv(design.T @ whitened[:, :2])
     level, rise = covariance @ design.T @ whitened[:, 2]

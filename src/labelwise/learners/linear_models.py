@@ -111,6 +111,7 @@ def fit_logistic(
         logits = scaled @ own
         logits += offsets
         chosen = logits[places, targets]
+        # The softmax in place, with the largest logit taken out; then its gradient.
         most = logits.max(axis=1, keepdims=True)
         logits -= most
         np.exp(logits, out=logits)
@@ -119,6 +120,7 @@ def fit_logistic(
         logits /= sums
         logits[places, targets] -= 1.0
         logits *= weights[:, None]
+        # The observation of every class at the mean, which depends on the offsets only.
         peak = offsets.max()
         middle = np.exp(offsets - peak)
         loss += classes * float(np.log(middle.sum()) + peak - offsets.mean())

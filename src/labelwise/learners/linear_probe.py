@@ -279,6 +279,7 @@ class LinearProbe(EstimatorMethods):
         penalties = PENALTIES if chosen else (fixed,)
         logits = np.empty((len(penalties), count, classes))
         for part in split_folds(targets, self._seed):
+            # Every fit starts from that of the next larger penalty, which is close to it.
             fitted = None
             for place, penalty in enumerate(penalties):
                 fitted = fit_logistic(
@@ -291,6 +292,7 @@ class LinearProbe(EstimatorMethods):
                     start=fitted,
                 )
                 logits[place, part] = span.coordinates[part] @ fitted.coefficients + fitted.offsets
+        # The penalty of the smallest out-of-fold loss, and the temperature of its logits.
         losses = [measure_loss(own, targets, weights) for own in logits]
         best = int(np.argmin(losses))
         heat = float(np.clip(calibrate_temperature(logits[best], targets), COLDEST, HOTTEST))
@@ -327,6 +329,7 @@ class LinearProbe(EstimatorMethods):
         mean, centre = weights @ rows / weights.sum(), weights @ values / weights.sum()
         scaled, scale = _scale_rows(rows - mean, weights)
         roots = np.sqrt(weights)[:, None]
+        # Rows and values times the roots of their weights: the ridge is an unweighted one of these.
         left, right = scaled * roots, (values - centre) * roots
         spread = float(np.mean(right**2)) or 1.0
         span = span_rows(left, largest=max(width, LARGEST_BASIS))
@@ -335,6 +338,7 @@ class LinearProbe(EstimatorMethods):
             fits = [fit_ridge(span, right, weights, penalty * width) for penalty in choices]
             best = int(np.argmin([np.mean(fit.errors**2) for fit in fits]))
             tuning = ProbeTuning(choices[best], 1.0, count if len(choices) > 1 else 0)
+        # Leave-one-out errors of the chosen penalty, in the units of the values.
         fitted = fit_ridge(span, right, weights, tuning.penalty * width)
         self.tuning = tuning
         kept = weights > 0
@@ -347,6 +351,7 @@ class LinearProbe(EstimatorMethods):
             offsets=centre,
             scale=scale,
             basis=span.basis,
+            # The posterior of a linear regression with this noise, the same for all outputs.
             variances=np.tile(
                 np.append(noise / (span.squares + tuning.penalty * width), noise / count),
                 (values.shape[1], 1),
@@ -428,6 +433,7 @@ class LinearProbe(EstimatorMethods):
         """Logits or values under every member, ``(n, members, K)``."""
         state = self.state
         outputs, width = len(state.offsets), len(state.mean)
+        # The same draws for every block of rows, so that a member is one model.
         rng = np.random.default_rng([self._seed, _MEMBER_STREAM])
         noise = rng.standard_normal((self.members, outputs, width + 1))
         spread, offset = np.sqrt(state.variances[:, :-1]), np.sqrt(state.variances[:, -1])
@@ -580,6 +586,7 @@ def _factor_curvature(span: RowSpan, fitted: LinearFit, weights: Floats) -> dict
     chances = softmax(logits + fitted.offsets)
     scaled = weights[:, None] * chances
     left = (np.diag(scaled.sum(axis=0)) - scaled.T @ chances) / weights.sum()
+    # Outputs are rotated so that the curvature is diagonal in them as it is in the rows.
     own, rotation = np.linalg.eigh(left)
     width = span.squares.sum() / len(weights)  # mean squared norm of a row
     precision = max(width, 1e-12) / max(float(np.mean(logits**2)), 1e-12)

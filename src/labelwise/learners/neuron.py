@@ -142,6 +142,7 @@ def _linear_program(
         ]
         right = np.concatenate([targets, np.zeros(count)])
         size = np.concatenate([np.zeros(rank + 2 * count), weights, weights])
+        # The predictions are split into two nonnegative parts, too, whose weighted sum is limited.
         costs = np.concatenate([costs, np.zeros(2 * count)])
         size, most = size[None, :], [limit]
     bounds = [(None, None)] * rank + [(0, None)] * (len(costs) - rank)
@@ -178,10 +179,12 @@ def _smooth_newton(
         squares = residuals**2 + delta**2
         slopes = weights * residuals * squares ** (p / 2 - 1)
         bends = weights * squares ** (p / 2 - 2) * ((p - 1) * residuals**2 + delta**2)
+        # The Newton direction, and the fall of the loss that it promises.
         direction = -_solve_system((span * bends[:, None]).T @ span, span.T @ slopes)
         gain = -p * float(direction @ (span.T @ slopes))
         if gain <= tol * value:
             return beta, step, True
+        # Halve the step until the loss falls by a tenth of that (Armijo).
         along, length = span @ direction, 1.0
         while (
             _smoothed_loss(residuals + length * along, weights, p, delta)
@@ -228,6 +231,7 @@ def _solve_in_ball(
         size = _lp_norm(span, solve_penalized(log_multiplier).beta, weights, p)
         return math.log(size / limit) if size > 0 else -1e3
 
+    # Widen the bracket until the size of the solution crosses the limit in it.
     low, high = -1.0, 1.0
     while excess(low) < 0:
         low = 2 * low
@@ -330,6 +334,7 @@ def fit_neuron(
             found.append(lp_regression(basis.span, values, scaled, p, allowed))
         else:
             found.append(_search_neuron(problem, starts, check_seed(seed)))
+    # Back from the orthonormal basis to coefficients of the features.
     thetas = basis.back @ np.stack([solution.beta for solution in found], axis=1)
     errors = np.abs(ACTIVATIONS[activation].value(rows @ thetas) - columns)
     masses = shares if weights is None else convert_numbers(weights, "weights").astype(np.float64)
@@ -473,6 +478,7 @@ def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
     scale = float(np.max(np.abs(problem.targets)))
     deltas = [scale * delta for delta in SMOOTHINGS] if problem.p < 2 else [0.0]
     options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-11}
+    # First without the limit, from the smoothest problem to the sharpest.
     beta, steps, converged = start, 0, True
     for delta in deltas:
         answer = minimize(
@@ -481,6 +487,7 @@ def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
         beta, steps, converged = answer.x, steps + int(answer.nit), bool(answer.success)
     if problem.size(beta) <= 1:
         return LpSolution(beta, steps, converged)
+    # The minimum lies outside: search again along the limit, and compare with the shortened minimum.
     shrunk, held = problem.project_inside(beta), problem.project_inside(start)
     for delta in deltas:
         limit = {

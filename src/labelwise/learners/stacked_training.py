@@ -375,6 +375,7 @@ def train_together(
             check_finite(measured[number].loss, f"the loss {which}", sets.each[number], settings)
             if held is not None and (own := losses[number]) is not None:
                 check_finite(own.loss, f"the validation loss {which}", held.each[number], settings)
+        # Watchers see ordinary modules, with the parameters of this epoch.
         steps.stack.write(steps.stack.state, list(watching))
         for number, watcher in watching.items():
             watcher.epoch_done(modules[number], epoch, settings.epochs, _no_losses)
@@ -415,6 +416,7 @@ class _StackedSteps:
         self.stack.base.train()
         self._total.zero_()
         self._right.zero_()
+        # Batches have the same sizes in all networks, and other items.
         orders = np.stack([np.concatenate(plan) for plan in plans])
         cuts = np.cumsum([0, *(len(part) for part in plans[0])]).tolist()
         places = torch.from_numpy(orders).to(

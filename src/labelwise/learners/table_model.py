@@ -236,6 +236,7 @@ class TableModel(EstimatorMethods):
             return TableTuning(fixed)
         names = [self.model] if self.model else [n for n in MODELS if self._is_compared(n)]
         parts = split_folds(targets if not self.regression else np.zeros(count), self._seed)
+        # Out-of-fold predictions of every model on the same folds.
         found: dict[str, tuple[Floats, float]] = {}
         for name in names:
             rows = np.empty((count, classes))
@@ -249,6 +250,7 @@ class TableModel(EstimatorMethods):
                 heat = float(np.clip(calibrate_temperature(rows, targets), COLDEST, HOTTEST))
                 found[name] = rows / heat, heat
                 self.losses[name] = measure_loss(rows / heat, targets, weights)
+        # The smallest loss decides; its predictions show the error to expect.
         best = min(self.losses, key=self.losses.__getitem__)
         rows, heat = found[best]
         goal = targets[:, None] if self.regression else targets

@@ -216,12 +216,14 @@ def _estimate_cohen(table: Counter[tuple[Label, Label]]) -> tuple[float | None, 
 def _estimate_fleiss(counts: Floats, times: Floats) -> tuple[float | None, float | None]:
     """Fleiss' kappa and its standard error for rows ``(u, K)`` that occur ``(u,)`` times."""
     sizes = counts.sum(axis=1)
+    # The share of equal pairs of votes on every item.
     alike = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
     n, votes, totals = times.sum(), times @ sizes, times @ counts
     squares = totals @ totals
     kappa = _compute_kappa(np.array(times @ alike / n), np.array(squares / votes**2))
     if n < 2:
         return _to_float(kappa), None
+    # The sum of squared totals after leaving out one item at a time.
     without = squares - 2 * counts @ totals + (counts * counts).sum(axis=1)
     others = _compute_kappa((times @ alike - alike) / (n - 1), without / (votes - sizes) ** 2)
     return _to_float(kappa), _jackknife_error(others, times)

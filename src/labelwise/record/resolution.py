@@ -190,8 +190,10 @@ class _VotePatterns:
         """The probability that each cell is correct, ``(c,)``, for reliabilities ``(a,)``."""
         floor = np.maximum(reliability, 1.0 / self.classes)
         weight = np.log((self.classes - 1) * floor / (1.0 - floor))
+        # The log odds of a label are the sum of its supporters' weights.
         scores = np.bincount(self.cell, weights=weight[self.person])
         top = np.maximum.reduceat(scores, self.starts)
+        # A softmax over all K labels; those without a vote have the score 0.
         powers = np.exp(scores - np.repeat(top, self.sides))
         totals = np.add.reduceat(powers, self.starts) + (self.classes - self.sides) * np.exp(-top)
         return np.asarray(powers / np.repeat(totals, self.sides))

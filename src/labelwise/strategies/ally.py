@@ -183,6 +183,7 @@ def pick_equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
     room[np.argsort(tops)[: budget % count]] += 1
     by_cluster = np.argsort(cluster, kind="stable")
     sizes = np.bincount(cluster, minlength=count)
+    # The rank of every item within its cluster.
     rank = np.empty(len(labels), dtype=np.int64)
     rank[by_cluster] = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     fits = rank < room[cluster]

@@ -110,6 +110,7 @@ def choose_batch(
     added, gains = _move_items(
         shards, plan, fisher, inverse, recompute, chosen, min(2 * budget, count), -1
     )
+    # The removals see the added items only, which fit in memory.
     picked = LocalShards([Shard(added, shards.rows(added))])
     inverse = recompute(picked.rows(added))
     dropped, _ = _move_items(
@@ -250,6 +251,7 @@ def _move_items(
     for step in range(steps):
         shards.progress("bait", step, steps)
         best = _find_best(shards, plan, update, sign)
+        # The matrices have shrunk so far that four digits are lost: start again from the picks.
         if sign < 0 and best.size < RECOMPUTED * first:
             picks = np.array(ids, dtype=np.int64)
             inverse[:] = recompute(shards.rows(picks))
@@ -287,6 +289,7 @@ def _update_inverse(
         factor = np.linalg.cholesky(np.eye(len(across)) - sign * (across @ reach))
     except np.linalg.LinAlgError as error:
         raise BadInput(ROUNDED) from error
+    # Woodbury: the inverse changes by s W W^T, W W^T = M^-1 V^T (I - s V M^-1 V^T)^-1 V M^-1.
     root = linalg.solve_triangular(factor, reach.T, lower=True).T
     seen = fisher @ root
     image = inverse @ seen

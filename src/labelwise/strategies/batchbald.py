@@ -76,6 +76,7 @@ def choose_batch(
     ids = shards.ids
     members = _read_members(shards, ids[:1])
     labels = PickedLabels(len(members), int(configurations), seed)
+    # Without picks the gain of an item is its BALD score.
     bald = np.concatenate(shards.map(_score_block, prior_outcome(len(members)), None, True))
     picked = [int(largest(comparable(bald), 1, ids)[0])]
     gains, drawn = [float(bald[picked[0]])], 0
@@ -121,11 +122,13 @@ def _find_next(
         gains = np.concatenate(shards.map(_score_block, outcomes, None, False))
         gains[picked] = -np.inf
     else:
+        # Upper bounds of all gains, from merged configurations.
         parts = group_outcomes(outcomes, GROUPS, PARTS)
         coarse = join_outcomes([groups for _, groups in parts])
         bounds = np.concatenate(shards.map(_score_block, coarse, None, False))
         bounds[picked] = -np.inf
         gains = np.full_like(bounds, -np.inf)
+        # A high gain first, against which most of the others are never computed.
         first = np.sort(largest(bounds, min(COMPUTED_FIRST, len(ids) - len(picked)), ids))
         gains[first] = _compute_gains(shards, outcomes, ids[first], False)
         least = float(gains.max()) - 2 * error
@@ -133,6 +136,7 @@ def _find_next(
         gains[hopeful] = np.concatenate(
             shards.map(_score_above, parts, np.sort(ids[hopeful]), least)
         )
+    # What float32 cannot tell apart is decided in float64, then by BALD, then by id.
     finalists = np.flatnonzero(gains >= gains.max() - 2 * error)
     exact = _compute_gains(shards, outcomes, ids[finalists], True)
     order = np.lexsort((ids[finalists], -comparable(bald[finalists]), -comparable(exact)))

@@ -106,12 +106,14 @@ def pool_mmd(
     pool = sum_moments(shards, read)
     if not np.isfinite(pool.squares):
         raise BadInput("the features hold NaN or infinity, or overflow; leave out these items")
+    # Sums over pairs of distinct items: the whole sum without its diagonal.
     rows = read_picked_rows(shards, ids, read)
     squares = np.vecdot(rows, rows)
     near = weights @ rows
     shared = 1 / _pairs(weights) * (float(near @ near) - float(weights**2 @ squares))
     others = (float(pool.total @ pool.total) - pool.squares) / (n * n - n)
     cross = (float(near @ pool.total) - float(weights @ squares)) / (weights.sum() * (n - 1))
+    # The spread of random picks follows from the covariance of the features.
     mean = pool.total / n
     covariance = pool.gram / n - np.outer(mean, mean)
     spread = _spread(float(np.vdot(covariance, covariance)), weights, n)

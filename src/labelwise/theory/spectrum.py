@@ -203,6 +203,7 @@ def near_orthonormality(
     else:
         rows = read_picked_rows(pool, np.asarray(to_numpy(sample), dtype=np.int64), read)
         basis = whiten(LocalShards.of(features=rows), read_features, rtol=rtol).transform
+    # The Gram matrix of the basis over the pool, with a unit diagonal.
     gram = basis.T @ sum_moments(pool, read).gram @ basis
     norms = np.sqrt(np.diag(gram))
     gram = gram / np.where(norms > 0, norms, 1.0)[:, None] / np.where(norms > 0, norms, 1.0)

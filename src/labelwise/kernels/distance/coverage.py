@@ -439,6 +439,7 @@ def _refresh_highest(block: BlockCoverage, features: Array, ids: Ids, width: int
     """Update the highest bounds until ``width`` of them reach all that are out of date."""
     current, batch, compared = len(block.covered) - 1, max(2 * width, LEAST_REFRESHED), 0
     while True:
+        # A bound that is out of date matters only above the ``width``-th best up-to-date one.
         fresh = block.bounds[block.known == current]
         bar = fresh[np.argpartition(fresh, -width)[-width]] if len(fresh) >= width else -np.inf
         stale = np.flatnonzero((block.known < current) & (block.bounds > bar))
@@ -572,6 +573,7 @@ class CoverageDriver:
             picked = np.array(self.ids[before:], dtype=np.int64)
             if max(window.outside, window.bounds.max(initial=0.0)) <= NO_GAIN * (1 + TIE):
                 return
+            # Blocks learn the bounds that the window brought up to date.
             left = window.bounds > -np.inf
             ids, bounds = window.ids[left], window.bounds[left]
             wanted = max(PER_PICK * len(picked), FEWEST) if len(picked) else 2 * width
@@ -622,6 +624,7 @@ class CoverageDriver:
         """Position of the candidate of the largest gain, if that is certain and above a number."""
         while True:
             exact = np.flatnonzero(window.exact & (window.bounds > -np.inf))
+            # The best of the gains that are known exactly; the smaller id wins a tie.
             best: int | None = None
             if len(exact):
                 gains = comparable(window.bounds[exact])
@@ -631,6 +634,7 @@ class CoverageDriver:
             if not len(open_ones):
                 certain = best is not None and window.bounds[best] > above * (1 + TIE)
                 return best if certain else None
+            # The highest bounds first: an exact gain may rule out all others.
             order = np.argsort(-window.bounds[open_ones], kind="stable")
             self._evaluate(window, weights, open_ones[order[: 1 if best is None else AT_ONCE]])
 
@@ -721,6 +725,7 @@ def cover_greedily(
     """
     columns = shards.rows(shards.ids[:1])["features"].shape[1]
     count = count_targets(len(shards), columns, budget)
+    # The targets follow from their ids alone, so every split of the pool has the same ones.
     ids = choose_by_hash(shards.ids, count)
     rows = shards.rows(ids)
     if resident is None:
@@ -730,6 +735,7 @@ def cover_greedily(
     driver = start(shards, labelled, ids, kernel)
     weights = np.ones(count) if weigh is None else np.asarray(weigh(rows), dtype=np.float64)
     driver.pick(shards, weights, budget)
+    # Targets of weight 0 are covered only when nothing else is left.
     weighted = len(driver.ids)
     if weighted < budget and not (weights == 1).all():
         driver.pick(shards, np.ones(count), budget)
@@ -747,6 +753,7 @@ def cover_greedily(
     covering = len(driver.ids)
     if weighted < covering:
         info["unweighted"] = f"picks from number {weighted + 1} on cover items of weight 0, too"
+    # Without any gain, the smallest ids fill the batch.
     ids = np.array(driver.ids, dtype=np.int64)
     if covering < budget:
         info["without_gain"] = f"nothing was left to cover for the last {budget - covering} picks"

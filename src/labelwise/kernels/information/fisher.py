@@ -264,6 +264,7 @@ def find_best_candidate(
     lowest, highest, traces = _bound_worths(part)
     size = float(traces[places].max())
     if sign < 0:
+        # Equations are solved only where the upper bound reaches the best lower bound.
         bar = float(lowest[places].max()) * (1 - POSSIBLE)
         places = places[highest[places] + POSSIBLE * traces[places] >= bar]
     worth, ids = comparable(_solve_worths(part, places, sign)), part.ids[places]
@@ -299,6 +300,7 @@ def _bound_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
     traces, cross, squares = np.concatenate(run_in_threads(sum_products, spans), axis=1)
     cross = np.maximum(cross, 0)
     highest = traces - cross / (1 + np.sqrt(squares))
+    # The tangent from below; a trace of 0 is worth nothing.
     total = traces + cross
     return traces**2 / np.where(total > 0, total, 1.0), highest, traces
 
@@ -317,6 +319,7 @@ def _update_candidates(
     update's root, image, core and sign, the matrices change by ``s Y Y^T`` and ``Z Y^T + Y Z^T``.
     """
     classes = plan.classes
+    # Half of the core on each side makes the change of B symmetric.
     image = update.sign * update.image + 0.5 * (update.root @ update.core)
     both = np.concatenate([update.root, image], axis=1) * plan.scale
     for at, h, p in part.iterate_chunks(rows, plan, ROWS_AT_ONCE):

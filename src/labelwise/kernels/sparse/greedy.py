@@ -151,6 +151,7 @@ class GreedyPursuit:
         self._a[first:last, :], self._h[first:last, :] = vectors.a, vectors.h
         self.count = last
         rows = inner_products(self.vectors, vectors) / self.problem.budget**2
+        # The Gram matrix is symmetric: a new column is a new row, too.
         self._gram[:last, first:last] = rows
         self._gram[first:last, :last] = namespace(rows).matrix_transpose(rows)
         with_target = inner_products_with_matrix(vectors, self._target)

@@ -159,6 +159,7 @@ def _arrange_step(
     problem, gain, known = pursuit.problem, pursuit.gain, pursuit.count
     xp, size = namespace(vectors.h), capacity + len(vectors)
     kind = {"dtype": vectors.h.dtype, "device": device(vectors.h)}
+    # M has the earlier picks first, then spare space, then the window.
     cross = inner_products(vectors, pursuit.vectors) / problem.budget**2
     matrix, index = xp.zeros((size, size), **kind), xp.arange(size, device=device(vectors.h))
     matrix[:known, :known] = pursuit.gram
@@ -166,6 +167,7 @@ def _arrange_step(
     matrix[:known, capacity:] = xp.matrix_transpose(cross)
     matrix[capacity:, capacity:] = inner_products(vectors, vectors) / problem.budget**2
     matrix[index, index] += problem.beta
+    # The last spare column becomes -r; it must not be picked or de-biased itself.
     diagonal = xp.asarray(xp.linalg.diagonal(matrix), copy=True)
     matrix[capacity - 1, :] = 0.0
     matrix[:known, capacity - 1] = -pursuit.target_products - problem.beta
@@ -196,11 +198,13 @@ def pick_and_reweight(
         scores = costs - gradient
     else:
         scores = greedy_scores(gradient + beta, norms, costs, beta, gain)
+    # The pick gets its best weight, as a step along its own coordinate.
     best = xp.argmax(scores)
     here = index == best
     costs, picked = xp.where(here, lowest, costs), picked + here
     weights = xp.where(here, gradient * inverse, before)
     for _ in range(steps):
+        # The exact gradient step on the picks, as in `debias_and_clip`.
         direction = picked * xp.matmul(matrix, weights)
         both = xp.stack([direction, xp.matmul(matrix, direction)])
         squared = xp.matmul(both, direction)  # |direction|^2 and its curvature
@@ -301,6 +305,7 @@ def _check_block(
         return np.full(count, -np.inf), np.full(count, -np.inf)
     window = shard.state[WINDOW]
     xp = namespace(window)
+    # Positions of the picks in this block; others belong to other blocks.
     local = index - offsets[read_first_id(shard)]
     mine = (local >= 0) & (local < window.shape[0])
     positions = window[local.clip(0, window.shape[0] - 1)]

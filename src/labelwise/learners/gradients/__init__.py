@@ -357,6 +357,7 @@ def sketch_gradients(
     finally:
         for hook in hooks:
             hook.remove()
+    # One backward pass gives the gradients of all outputs, without those of the weights.
     outputs = [output for _, _, output in calls]
     deltas = torch.autograd.grad(values.sum(), outputs, allow_unused=True)
     total = torch.zeros(len(values), size, dtype=torch.float32, device=values.device)
@@ -397,6 +398,7 @@ def _project_call(
         known[number, width, height] = left.to(given.device), right.to(given.device)
     left, right = known[number, width, height]
     inputs, outputs = inputs.float(), outputs.float()
+    # Projections of input and output gradient at every position, multiplied and summed.
     projected = left[:, :width] @ inputs
     if layer.bias is not None:
         projected = projected + left[:, width:]

@@ -203,6 +203,7 @@ class LaplaceMembers(Members):
         if structure == "diagonal":
             curvature = weights[:, None] * probabilities * (1 - probabilities)
             return self._fit_independent(mean, curvature.T @ rows.square())
+        # The left factor is summed over the items, the right one is their mean.
         scaled = weights[:, None] * probabilities
         left = torch.diag(scaled.sum(dim=0)) - scaled.T @ probabilities
         return self._fit_kronecker(mean, left, rows.T @ (weights[:, None] * rows) / weights.sum())
@@ -210,6 +211,7 @@ class LaplaceMembers(Members):
     def _of_values(
         self, mean: Tensor, rows: Tensor, weights: Tensor, targets: Tensor
     ) -> HeadPosterior:
+        # The noise of every output, from the residuals of the training items.
         errors = (targets.double() - rows @ mean.T).square()
         noise = weights @ errors / weights.sum()
         if self._noise is not None:
