@@ -73,6 +73,8 @@ REPRESENTATIONS: Mapping[str, Representation] = MappingProxyType({r.name: r for 
 
 def check_names(names: Sequence[str], offered: Sequence[str], who: str) -> None:
     """Reject names that are not representations or that ``who`` does not offer."""
+    if isinstance(names, str):
+        raise BadInput(f"give a list of representations, such as [{names!r}]; got {names!r}")
     for name in names:
         if name not in REPRESENTATIONS:
             known = ", ".join(REPRESENTATIONS)

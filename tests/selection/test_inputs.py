@@ -135,6 +135,25 @@ def test_the_column_id_of_a_table_holds_the_ids():
     assert pick(features=table, ids=range(N)) == pick(features=FEATURES)
 
 
+def test_another_column_holds_the_ids_if_it_is_named():
+    names = [f"photo-{row}" for row in range(N)]
+    table = to_pandas(FEATURES).assign(photo=names)
+    assert pick(features=table, id_column="photo") == pick(features=FEATURES, ids=names)
+    chances = to_pandas(PROBABILITIES).assign(photo=names)
+    scores = labelwise.score("entropy", probabilities=chances, id_column="photo")
+    np.testing.assert_array_equal(scores, labelwise.score("entropy", probabilities=PROBABILITIES))
+    with pytest.raises(BadInput, match="give either a pool or representations and ids"):
+        labelwise.select("k_center", 5, pool=labelwise.Pool(features=FEATURES), id_column="photo")
+
+
+def test_values_that_are_almost_tables_are_rejected():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(BadInput, match="got LazyFrame"):
+        pick(features=polars.DataFrame(FEATURES).lazy())
+    with pytest.raises(BadInput, match="features is a list of dicts; give a table of them"):
+        pick(features=to_pandas(FEATURES).to_dict("records"))
+
+
 def test_tables_with_texts_or_repeated_columns_are_rejected():
     table = to_pandas(FEATURES)
     with pytest.raises(BadInput, match="column 'town' holds values that are not numbers"):

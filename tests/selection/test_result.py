@@ -129,3 +129,18 @@ def test_comparing_selections_is_not_an_error():
     picks = Selection(np.array([3, 4]))
     assert picks == picks
     assert picks != Selection(np.array([3, 5]))
+
+
+def test_plots_take_tables_and_need_the_keys_of_the_rows():
+    pytest.importorskip("matplotlib").use("agg")
+    pandas = pytest.importorskip("pandas")
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    names = [f"photo-{row}" for row in range(30)]
+    table = pandas.DataFrame(rows).assign(id=names)
+    picks = labelwise.select("lewis", 6, features=table)
+    expected = picks.plot(rows, ids=names).collections[1].get_offsets()
+    np.testing.assert_array_equal(picks.plot(table).collections[1].get_offsets(), expected)
+    with pytest.raises(BadInput, match="the picks have keys of their own; give ids"):
+        picks.plot(rows)
+    with pytest.raises(BadInput, match="plot takes one array of features"):
+        picks.plot([rows, rows])

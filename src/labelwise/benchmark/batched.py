@@ -229,7 +229,9 @@ class LastLayerLearner(BatchableLearner):
         """An exact fit is never batched."""
         return True
 
-    def fit(self, inputs: Array, targets: Array, weights: Array = None, *, seed: int) -> FitReport:
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array = None, *, seed: int = 0
+    ) -> FitReport:
         """Solve the problem; the arguments are those of `TorchLearner.fit`."""
         clock = DeviceClock(self.device)
         start = self.prepare(inputs, targets, weights, seed=seed)

@@ -75,7 +75,7 @@ class Committee:
         self.reports: dict[str, FitReport] = {}
 
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Train every learner with its own seed; the arguments are those of `TorchLearner.fit`.
 
@@ -190,7 +190,7 @@ class ColumnLearner:
         """Wrap a learner."""
         self.learner, self.columns = learner, columns
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int = 0) -> FitReport:
         """As the learner's, on its columns."""
         return self.learner.fit(inputs[:, self.columns], targets, weights, seed=seed)
 

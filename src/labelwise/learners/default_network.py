@@ -145,7 +145,9 @@ class DefaultLearner(TorchLearner):
         self._classes, self._regression = classes, regression
         self._outputs = 1
 
-    def fit(self, inputs: Array, targets: Array, weights: Array = None, *, seed: int) -> FitReport:
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array = None, *, seed: int = 0
+    ) -> FitReport:
         """As `TorchLearner.fit`; the loss is in the units of the labels."""
         with _restore_threads():
             return self._fit(inputs, targets, weights, seed)

@@ -130,7 +130,7 @@ class EnsembleLearner(TorchLearner):
         return _get_members(self.module)
 
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Train all members; the arguments are those of `TorchLearner.fit`.
 

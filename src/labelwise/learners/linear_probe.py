@@ -25,13 +25,12 @@ Reference: D. MacKay, "The Evidence Framework Applied to Classification Networks
 Computation 1992, for the members.
 """
 
-import inspect
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +40,7 @@ from labelwise.errors import BadInput
 from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.array_files import load_arrays, save_arrays
+from labelwise.learners.estimator import EstimatorMethods
 from labelwise.learners.linear_models import (
     LARGEST_BASIS,
     LinearFit,
@@ -97,55 +97,6 @@ class _ProbeState:
     rotation: Floats  # ``(K, K)`` of the outputs
     prior: float  # variance of the coefficients outside the basis
     scale: float  # of the features: members' coefficients are for standardised ones
-
-
-class EstimatorMethods:
-    """scikit-learn's conventions for a model whose arguments are its attributes."""
-
-    regression: bool
-
-    def get_params(self, deep: bool = True) -> dict[str, object]:
-        """The arguments of the constructor."""
-        names = inspect.signature(type(self).__init__).parameters
-        return {name: getattr(self, name) for name in names if name != "self"}
-
-    def set_params(self, **params: object) -> Self:
-        """Change arguments of the constructor."""
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                kind = type(self).__name__
-                raise BadInput(f"{kind} has no setting {name!r}; choose from {list(known)}")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        """What pipelines, cross-validation and searches of scikit-learn want to know."""
-        from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
-
-        kind = "regressor" if self.regression else "classifier"
-        roles = {
-            "classifier_tags": None if self.regression else ClassifierTags(),
-            "regressor_tags": RegressorTags() if self.regression else None,
-        }
-        return Tags(estimator_type=kind, target_tags=TargetTags(required=True), **roles)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether the model is trained; pipelines ask."""
-        raise NotImplementedError
-
-    def predict(self, inputs: Array) -> HostArray:
-        """The classes or values, ``(n,)`` or ``(n, k)``."""
-        raise NotImplementedError
-
-    def score(self, inputs: Array, targets: Array) -> float:
-        """Accuracy, or R2 for a regression."""
-        predicted = self.predict(inputs)
-        if not self.regression:
-            return float(np.mean(predicted == np.asarray(targets)))
-        values = np.asarray(targets, dtype=np.float64).reshape(predicted.shape)
-        spread = float(np.sum((values - values.mean(axis=0)) ** 2))
-        return 1 - float(np.sum((values - predicted) ** 2)) / spread if spread else 0.0
 
 
 class LinearProbe(EstimatorMethods):
@@ -378,10 +329,6 @@ class LinearProbe(EstimatorMethods):
             return rows[:, 0] if rows.shape[1] == 1 else rows
         assert self.classes_ is not None
         return np.asarray(self.classes_[rows.argmax(axis=1)])
-
-    def predict_proba(self, inputs: Array) -> Floats:
-        """Calibrated probabilities, ``(n, K)``."""
-        return np.asarray(self.represent(inputs, ["probabilities"])["probabilities"])
 
     def offered(self) -> tuple[str, ...]:
         """Names of the representations that `represent` gives."""

@@ -546,7 +546,7 @@ class NeuronLearner:
         return self._get_fit().bias
 
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Fit one neuron per target; an item of weight 2 counts like the same item twice.
 

@@ -156,6 +156,10 @@ class SklearnLearner:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
         return self.estimator.predict(inputs)
 
+    def predict_proba(self, inputs: Array) -> Any:
+        """The trained classifier's probabilities, ``(n, K)``."""
+        return self.estimator.predict_proba(inputs)
+
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
         """The named representations of the inputs, in one pass over them."""
         last = _last_step(self.estimator)

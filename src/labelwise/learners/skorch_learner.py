@@ -104,7 +104,7 @@ class SkorchLearner(TorchLearner):
         return self._net
 
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Train a copy of the net from the start; the arguments are those of `TorchLearner.fit`."""
         begin = time.perf_counter()

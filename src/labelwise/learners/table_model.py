@@ -45,11 +45,11 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.array_files import load_arrays, save_arrays
+from labelwise.learners.estimator import EstimatorMethods
 from labelwise.learners.linear_probe import (
     COLDEST,
     HOTTEST,
     LEAST_FOLDED,
-    EstimatorMethods,
     LinearProbe,
     OutOfFold,
     ProbeTuning,

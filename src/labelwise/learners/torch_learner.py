@@ -1,19 +1,22 @@
 """Any torch module as a learner: trained with weights, and represented in one pass."""
 
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import nn
 
-from labelwise.arrays import Array
+from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import labels, saving
+from labelwise.learners.estimator import EstimatorMethods
 from labelwise.learners.inputs import Batch, as_items
 from labelwise.learners.members.base import Members, TrainedModule
 from labelwise.learners.network import find_shared_parts, get_dtype, get_linear_layer
@@ -41,7 +44,7 @@ class TrainingStart(NamedTuple):
     seed: int
 
 
-class TorchLearner(NetworkReader):
+class TorchLearner(NetworkReader, EstimatorMethods):
     """Train a fresh module at every `fit` and compute representations from it.
 
     Targets that are whole numbers are classes ``0 .. K-1``, with ``K`` the module's outputs; with
@@ -180,8 +183,45 @@ class TorchLearner(NetworkReader):
         self._make_module, self._head, self._loss_name = make_module, head, loss
         self._validation, self._warm_start = validation, warm_start
 
+    # scikit-learn's conventions.
+
+    _arguments: dict[str, Any]
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Remember the arguments of the constructor, which `get_params` gives."""
+        self = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind_partial(self, *given, **named)
+        bound.apply_defaults()
+        _, *arguments = bound.arguments.items()
+        self._arguments = {name: value for name, value in arguments if name != "options"}
+        self._arguments |= dict(arguments).get("options", {})
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return dict(self._arguments)
+
+    def _change_params(self, params: dict[str, Any]) -> None:
+        arguments = self._arguments | params
+        type(self).__init__(self, **arguments)
+        self._arguments = arguments
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the module is trained."""
+        return self._fitted is not None
+
+    @property
+    def regression(self) -> bool:  # type: ignore[override]
+        """Whether targets are values; of an untrained learner, whether its loss says so."""
+        return self._loss_name == "mse" if self._fitted is None else not self._fitted.classes
+
+    @property
+    def classes_(self) -> HostArray:
+        """The classes, ``0 .. K-1``."""
+        return np.arange(self._outputs_count())
+
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Train from the start, or with ``warm_start`` from where the last training ended.
 

@@ -7,7 +7,7 @@ A message names the representation, the item and what to do.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -104,6 +104,8 @@ def convert_rows_given(value: Given, name: str) -> Given:
         return _convert_array(value, name)
     expected = REPRESENTATIONS.get(name)
     axes = len(expected.axes) if expected else 2
+    if value and isinstance(value[0], Mapping):
+        raise BadInput(f"{name} is a list of {type(value[0]).__name__}s; give a table of them")
     if not value or any(isinstance(part, str | Path) or is_remote(part) for part in value):
         return value
     if all(isinstance(part, list | tuple) or np.isscalar(part) for part in value):
@@ -179,8 +181,9 @@ def _check_tensor(tensor: Any, name: str) -> Array:
 
 def _is_table(value: object) -> bool:
     """Whether a value is a table of pandas, polars or pyarrow."""
-    named = hasattr(value, "columns") or hasattr(value, "column_names")
-    return named and hasattr(value, "shape") and not isinstance(value, np.ndarray)
+    if isinstance(value, np.ndarray) or not hasattr(value, "shape"):
+        return False
+    return hasattr(value, "columns") or hasattr(value, "column_names")
 
 
 def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray, HostArray | None]:

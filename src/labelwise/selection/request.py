@@ -23,6 +23,7 @@ from labelwise.pool.pool import Pool
 from labelwise.pool.representations import convert_rows, find_tensor_device, flatten_sources
 from labelwise.pool.rows import Rows
 from labelwise.pool.sources.change_guard import guard_files
+from labelwise.pool.sources.parquet import ID
 from labelwise.pool.sources.source import ArraySource, Given, Source, Sources
 from labelwise.selection import run
 from labelwise.selection.checkpoint import (
@@ -330,6 +331,7 @@ def select(
     gradient_sketch: Given = None,
     duals: Given = None,
     ids: Keys = None,
+    id_column: str | None = None,
     labelled: Keys = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -362,6 +364,7 @@ def select(
         gradient_sketch: ``(n, d)`` random projections of gradients over the whole network.
         duals: ``(n,)`` predicted dual variables.
         ids: ``(n,)`` the items' keys: numbers, texts, UUIDs, dates or times; row numbers if None.
+        id_column: the column of tables and Parquet files that holds the keys; ``id`` if None.
         labelled: keys of the items that are labelled already; context, never picked again.
         seed: determines every draw.
         progress: called as ``progress(stage, done, total)`` during the selection.
@@ -405,6 +408,7 @@ def select(
         "gradient_sketch": gradient_sketch,
         "duals": duals,
         "ids": ids,
+        "id_column": id_column,
     }
     given = {name: value for name, value in given.items() if value is not None}
     if pool is not None and not isinstance(pool, Pool):
@@ -434,6 +438,7 @@ def score(
     *,
     pool: Pool | None = None,
     ids: Keys = None,
+    id_column: str = ID,
     labelled: Keys = None,
     device: Device = None,
     **given: Any,
@@ -457,7 +462,7 @@ def score(
         raise BadInput("give either a pool or representations and ids; got both")
     options = {name: value for name, value in given.items() if name not in REPRESENTATIONS}
     chosen = chosen.with_options(**options) if options else chosen
-    items = Pool(ids=ids, **rows) if pool is None else pool
+    items = Pool(ids=ids, id_column=id_column, **rows) if pool is None else pool
     request = SelectionRequest(chosen, 0, items, labelled, device=device)
     request.budget = request.prepare()
     scores = np.full(request.budget + len(request._taken), np.nan)

@@ -14,7 +14,8 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.files import Json, check_output_path, to_json, write_atomically
-from labelwise.pool.ids import IdIndex, Key, encode_keys
+from labelwise.pool.ids import IdIndex, Key
+from labelwise.pool.pool import Pool
 from labelwise.pool.sources.parquet import import_pyarrow
 
 Table = dict[str, list[Any]]  # Columns of equal length by name
@@ -130,8 +131,9 @@ class Selection:
         """Plot the picks: among the pool if features are given, otherwise their scores by rank.
 
         Args:
-            features: ``(n, d)`` of the pool; its first two principal components are shown.
-            ids: ``(n,)`` keys of the pool's items; row numbers if None.
+            features: ``(n, d)`` of the pool, in any form that `labelwise.select` takes; the first
+                two principal components are shown.
+            ids: ``(n,)`` keys of the pool's items; row numbers, or the column ``id``, if None.
             ax: the matplotlib axes to draw on; new ones if None.
 
         Returns:
@@ -149,11 +151,16 @@ class Selection:
             ax.plot(np.arange(len(self)), values, marker=".")
             ax.set(xlabel="rank", ylabel="weight" if self.scores is None else "score")
             return ax
-        rows = np.asarray(to_numpy(features), dtype=np.float64)
-        if rows.ndim != 2:
-            raise BadInput(f"features must have shape (n, d); got {rows.shape}")
-        keys = encode_keys(range(len(rows)) if ids is None else ids)[0]
-        picked = IdIndex(keys).find_positions(self.ids)
+        pool = Pool(ids=ids, features=features)
+        sources = pool.open_sources()
+        source = sources["features"]
+        if isinstance(source, list) or len(source.shape) != 2:
+            raise BadInput(f"plot takes one array of features (n, d); got {features!r:.60}")
+        known, keys = pool.resolve_ids(sources)
+        if self.keys is not None and keys is None:
+            raise BadInput("the picks have keys of their own; give ids, the keys of the rows")
+        picked = IdIndex(known).find_positions(self.ids)
+        rows = np.asarray(to_numpy(source.read(0, source.shape[0])), dtype=np.float64)
         rows = rows - rows.mean(axis=0)
         if rows.shape[1] > 2:
             rows = rows @ np.linalg.eigh(rows.T @ rows)[1][:, :-3:-1]

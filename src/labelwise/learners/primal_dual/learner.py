@@ -304,7 +304,7 @@ class PrimalDualLearner(TorchLearner):
         return self._epsilon
 
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Train under the constraints, all dual variables from zero, and fit the dual head.
 
