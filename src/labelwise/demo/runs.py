@@ -26,7 +26,7 @@ from labelwise.benchmark.labelling_run import (
 from labelwise.benchmark.processes import call_in_processes
 from labelwise.benchmark.protocol import Entrant
 from labelwise.benchmark.statistics import Estimate, bootstrap, labels_needed, mean_estimate
-from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency
+from labelwise.errors import BadInput, LabelwiseWarning, require_extra
 from labelwise.learner import Label, Learner
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.pool.blocks import Progress
@@ -153,15 +153,11 @@ def _find_reader(strategy: str) -> Callable[[], Learner] | None:
     needs = set(get(strategy).needs)
     if needs <= set(LinearProbe().offered()):
         return None
-    try:
+    words = f"{strategy} reads a network and needs torch (choose others with --strategy)"
+    with require_extra(words, "torch"):
         from labelwise.learners.default_network import Perceptron
         from labelwise.learners.primal_dual import PrimalDualLearner
         from labelwise.learners.torch_learner import TorchLearner
-    except ImportError as error:
-        raise MissingDependency(
-            f"{strategy} reads a network and needs torch; run pip install 'labelwise[torch]', or "
-            "choose others with --strategy"
-        ) from error
     make_network = partial(Perceptron, 64, 64, 10)
     if "duals" in needs:
         return partial(PrimalDualLearner, make_network, epsilon=0.2, **TRAINING)

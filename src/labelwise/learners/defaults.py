@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.arrays import Array
-from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
+from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line, require_extra
 from labelwise.learner import Learner
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.media.functions import import_function
@@ -68,12 +68,8 @@ def default_learner(
     known = None if regression else max(classes or 2, 2)
     if kind != "numbers":
         return LinearProbe(classes=known, regression=regression)
-    try:
+    with require_extra("models of tables need scikit-learn", "web"):
         from labelwise.learners.table_model import TableModel
-    except ImportError as error:
-        raise MissingDependency(
-            f"models of tables need scikit-learn ({error}); run pip install 'labelwise[web]'"
-        ) from error
     return TableModel(classes=known, regression=regression)
 
 

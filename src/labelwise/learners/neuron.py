@@ -487,7 +487,7 @@ def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
         beta, steps, converged = answer.x, steps + int(answer.nit), bool(answer.success)
     if problem.size(beta) <= 1:
         return LpSolution(beta, steps, converged)
-    # The minimum lies outside: search again along the limit, and compare with the shortened minimum.
+    # The minimum lies outside: search along the limit, and compare with the shortened minimum.
     shrunk, held = problem.project_inside(beta), problem.project_inside(start)
     for delta in deltas:
         limit = {

@@ -26,7 +26,7 @@ from labelwise.benchmark.datasets.entries import (
     number_classes,
     split_test_items,
 )
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
@@ -299,12 +299,8 @@ def read_image_folders(
 
 def decode_image(name: str, data: bytes, mode: str, side: int | None = None) -> Arrays:
     """Decode an image to uint8 ``(h, w)`` or ``(h, w, 3)``, as a square if ``side`` is given."""
-    try:
+    with require_extra("reading images needs pillow", "demo"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingDependency(
-            "reading images needs pillow; run pip install 'labelwise[demo]'"
-        ) from error
     try:
         with Image.open(io.BytesIO(data)) as image:
             if side is not None and image.size != (side, side):
@@ -505,12 +501,8 @@ def read_text_folders(files: MatchedFiles, *, share: float) -> DatasetArrays:
 
 def read_bundled(name: str, test: int) -> DatasetArrays:
     """A data set that scikit-learn contains."""
-    try:
+    with require_extra(f"{name} needs scikit-learn", "demo"):
         from sklearn import datasets
-    except ImportError as error:
-        raise MissingDependency(
-            f"{name} needs scikit-learn; run pip install 'labelwise[demo]'"
-        ) from error
     if name == "diabetes":
         table = datasets.load_diabetes(scaled=False)
         values = table.target[:, None].astype(np.float32)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from labelwise.arrays import HostArray, Ids
-from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.errors import BadInput, first_line, require_extra
 from labelwise.pool.blocks import Progress
 from labelwise.pool.parts import (
     Answer,
@@ -54,14 +54,10 @@ from labelwise.pool.ray.supervision import (
 from labelwise.pool.rows import Rows
 from labelwise.pool.sources.source import Values
 
-try:
+with require_extra("selecting on Ray needs ray", "ray"):
     import ray
     from ray import cloudpickle
     from ray.exceptions import GetTimeoutError, RayError, RayTaskError
-except ImportError as error:
-    raise MissingDependency(
-        "selecting on Ray needs ray; run pip install 'labelwise[ray]'"
-    ) from error
 
 START_SECONDS = 120.0  # Longest wait for the next actor to start; a busy machine takes a minute
 TRIES = 2  # Attempts to start or join Ray after transient errors

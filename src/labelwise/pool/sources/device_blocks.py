@@ -18,16 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, HostArray, Positions
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 from labelwise.pool.rows import map_models
 from labelwise.pool.sources.source import ArraySource, Source, Sources
 
-try:
+with require_extra("computing on a device needs torch", "torch"):
     import torch
-except ImportError as error:  # pragma: no cover
-    raise MissingDependency(
-        "computing on a device needs torch; run pip install 'labelwise[torch]'"
-    ) from error
 
 
 COPIERS = max(min(3 * (os.cpu_count() or 1) // 4, 12), 1)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, HostArray, Positions, precision
-from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
+from labelwise.errors import BadInput, UnknownName, first_line, require_extra
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.ids import Key
 
@@ -45,13 +45,9 @@ PROBED_ROWS = 256  # Rows that are read at a time to find the lengths of lists
 
 def import_pyarrow(action: str) -> tuple[Any, Any]:
     """Import pyarrow and its module for Parquet; ``action`` names in an error what needs them."""
-    try:
+    with require_extra(f"{action} needs pyarrow", "parquet"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency(
-            f"{action} needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
     return pyarrow, parquet
 
 
