@@ -785,7 +785,7 @@ def explain_coverage(facts: PickFacts) -> str:
     """Say how many items a pick represents that nothing labelled or picked before resembles."""
     count = (facts.score or 0.0) * facts.info.get("candidates", 0)
     if count < 1.5:
-        return "It resembles nothing that is labelled or was picked before it."
+        return "Of all items left, it adds most to what the labelled items represent."
     unsure = "uncertain " if facts.info.get("mean_weight", 1.0) < 0.999 else ""
     items = f"about {count:,.0f} {unsure}unlabelled items"
     return f"It represents {items} that no labelled item resembles."
