@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -53,8 +54,10 @@ class ItemRow(BaseModel):
 
     id: int
     name: str | None = None
-    text: str | None = Field(default=None, description="Shortened.")
-    columns: dict[str, Any] | None = Field(default=None, description="The first ones.")
+    text: str | None = Field(default=None, description="Shortened, unless ids has one id.")
+    columns: dict[str, Any] | None = Field(
+        default=None, description="The first ones, or all if ids has one id."
+    )
     image: str | None = None
     status: Status
     label: int | float | str | None = None
@@ -222,7 +225,8 @@ class ItemTable:
             self._update()
             found = self._find_cached(query)
             shown = found[offset : offset + limit]
-            return ItemPage(total=len(found), rows=[self._show(int(item)) for item in shown])
+            whole = len(query.ids) == 1
+            return ItemPage(total=len(found), rows=[self._show(int(item), whole) for item in shown])
 
     def prepare_map(self) -> str:
         """Start to compute the map unless it is complete; what the page says meanwhile."""
@@ -407,19 +411,20 @@ class ItemTable:
         except LookupError:  # removed since
             return {}
 
-    def _show(self, item: int) -> ItemRow:
+    def _show(self, item: int, whole: bool) -> ItemRow:
         assert self._extract is not None
         about = self._describe(item)
         skip = self._extract.skipped.get(item)
         text, columns = about.get("text"), about.get("columns")
+        characters, names = (None, None) if whole else (SHOWN_TEXT, SHOWN_COLUMNS)
         image = views.image_address(item) if self._project.kind == "images" else None
         label, prediction = int(self.label[item]), int(self.prediction[item])
         confidence = float(self.confidence[item])
         return ItemRow(
             id=item,
             name=about.get("name"),
-            text=None if text is None else str(text)[:SHOWN_TEXT],
-            columns=columns and views.shorten_floats(dict(list(columns.items())[:SHOWN_COLUMNS])),
+            text=None if text is None else str(text)[:characters],
+            columns=columns and views.shorten_floats(dict(islice(columns.items(), names))),
             image=image,
             status=STATUSES[self.status[item]],
             label=None if label < 0 else self.classes.values[label],

@@ -43,13 +43,22 @@ def test_items_are_found_filtered_and_relabelled(make, visit):
 def test_an_item_that_was_never_selected_can_be_labelled_by_keyboard(make, visit):
     labelling = make(12, asked=2)
     page = open_list(labelling, visit)
-    page.locator(".scroll").focus()
+    page.get_by_role("grid").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("End")
     page.locator(".detail .stage[data-item='11']").wait_for()
     page.keyboard.press("8")
     until(lambda: labelling.votes() == {11: {"Ada": "8"}})
     wait_told(page, "tem 11 is now 8")
+
+
+def test_a_selected_item_is_shown_whole(make, visit, tmp_path):
+    words = " ".join(map(str, range(1000)))
+    source = table(tmp_path / "texts.csv", ["text"], [[words], ["short"]])
+    page = open_list(make.begin(source, text="text", asked=2, classes=["a", "b"]), visit)
+    page.locator(".space > .row").first.click()
+    until(lambda: page.locator(".detail .text").inner_text() == words)
+    page.get_by_text("More below").wait_for()
 
 
 def test_only_the_rows_in_view_exist(make, visit, tmp_path):
@@ -70,7 +79,7 @@ def test_a_range_of_rows_is_labelled_by_keyboard_and_undone_at_once(make, visit)
         record.tell({1: "5"}, by="Bob")
         record.tell({7: "2"}, by="Ada", anything=True)
     page = open_list(labelling, visit)
-    page.locator(".scroll").focus()
+    page.get_by_role("grid").focus()
     page.keyboard.press("ArrowDown")
     for _ in range(3):
         page.keyboard.press("Shift+ArrowDown")

@@ -1,7 +1,7 @@
 // Display of an item: a picture, a text, or a row of numbers.
 
 import { tidy } from "./format.js";
-import { html, useLayoutEffect, useListener, useMemo, useRef, useState } from "./html.js";
+import { html, Key, useLayoutEffect, useListener, useMemo, useRef, useState } from "./html.js";
 import { useShortcuts } from "./keys.js";
 import { Viewer } from "./viewer.js";
 
@@ -64,7 +64,7 @@ function Scrolled({ children, ...rest }) {
     const { scrollTop, scrollHeight, clientHeight } = box.current;
     setMore(scrollHeight - clientHeight - scrollTop > 4);
   };
-  useLayoutEffect(look, []);
+  useLayoutEffect(look);
   useListener(window, "resize", look);
   useShortcuts(({ key }) => {
     const { clientHeight, scrollHeight } = box.current;
@@ -76,7 +76,7 @@ function Scrolled({ children, ...rest }) {
     return true;
   });
   return html`<div ref=${box} tabindex="0" onscroll=${look} ...${rest}>${children}</div>
-    ${more ? html`<p class="more soft">Page Down for more</p>` : null}`;
+    ${more ? html`<p class="more soft">More below <${Key} of="Page Down" /></p>` : null}`;
 }
 
 /** An item in full size. */

@@ -12,7 +12,7 @@ import { RowSource } from "./rows.js";
 
 const ROW = 64; // height of a row in pixels
 const TALLEST = 8_000_000; // browsers limit the height of an element
-const PAUSE = 120; // milliseconds after the last key before a search begins
+const PAUSE = 40; // milliseconds after the last key before a search begins
 const MOST_CHOSEN = 500; // items that are selected, and labelled in one call
 const MOST_ROWS = 100; // rows of one answer
 const MOST_THUMBS = 60;
@@ -97,8 +97,9 @@ export function ItemsView({ desk, undo }) {
     const row = source.row(next) ?? { id: (await source.ids(next, next))[0] };
     choose(row.id === undefined ? [] : [row.id]);
   };
+  const found = rows.filter((row) => chosen.includes(row.id)); // a single one has its whole text
   const listed = place !== null && chosen.length === 1 ? source.row(place) : null;
-  const shown = listed && listed.id === chosen[0] ? [listed] : rows.filter((row) => chosen.includes(row.id));
+  const shown = !found.length && listed && listed.id === chosen[0] ? [listed] : found;
 
   const label = async (value, name) => {
     if (!shown.length) return notice("Select an item first, then press its class");
@@ -211,6 +212,7 @@ function Filters({ desk, query, change, onMap, setOnMap }) {
 /** Only the rows in view exist; the others are an empty space of the right height. */
 function VirtualList({ source, query, change, place, go, chosen, desk }) {
   const anchor = useRef(null); // where a range begins
+  const grid = useRef();
   const box = useRef();
   const [view, setView] = useState({ top: 0, height: 400 });
   const look = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
@@ -264,7 +266,17 @@ function VirtualList({ source, query, change, place, go, chosen, desk }) {
     />`);
   }
   const sort = (name) => change({ sort: name, descending: query.sort === name && !query.descending });
-  return html`<div class="list" role="grid" aria-multiselectable="true" aria-label="Items" aria-rowcount=${total}>
+  return html`<div
+    ref=${grid}
+    class="list"
+    role="grid"
+    tabindex="0"
+    aria-multiselectable="true"
+    aria-label="Items"
+    aria-rowcount=${total}
+    aria-activedescendant=${place === null ? null : `row-${place}`}
+    onkeydown=${key}
+  >
     <div class="row titles" role="row">
       ${COLUMNS.map(
         ([name, title]) =>
@@ -275,16 +287,7 @@ function VirtualList({ source, query, change, place, go, chosen, desk }) {
           </span>`,
       )}
     </div>
-    <div
-      ref=${box}
-      class="scroll"
-      role="rowgroup"
-      tabindex="0"
-      aria-label="Rows"
-      aria-activedescendant=${place === null ? null : `row-${place}`}
-      onscroll=${look}
-      onkeydown=${key}
-    >
+    <div ref=${box} class="scroll" role="rowgroup" tabindex="-1" onscroll=${look} onfocus=${() => grid.current.focus()}>
       <div class="space" role="presentation" style=${{ height: `${tall}px` }}>${rows}</div>
       ${source.total === 0 ? html`<p class="soft nothing">No item matches.</p>` : null}
       ${source.error ? html`<p class="bad nothing">${source.error}</p>` : null}
