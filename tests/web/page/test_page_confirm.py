@@ -29,7 +29,7 @@ def test_enter_accepts_a_class_corrects_and_both_are_recorded(make, visit):
     page = visit(labelling.url)
     assert shown(page) == 0
     page.keyboard.press("Shift+C")
-    page.get_by_text("7, 50 % sure: Enter accepts").first.wait_for()
+    page.get_by_text("7, 50 % sure: confirm it").first.wait_for()
     press_and_see(page, "Enter")
     press_and_see(page, "3")
     page.get_by_text("This item evaluates the model: choose yourself").first.wait_for()
@@ -38,7 +38,7 @@ def test_enter_accepts_a_class_corrects_and_both_are_recorded(make, visit):
     press_and_see(page, "4")
     press_and_see(page, "Space")
     page.keyboard.press("Shift+C")
-    page.get_by_text("Enter accepts").wait_for(state="detached")
+    page.get_by_text("sure: confirm it").wait_for(state="detached")
     press_and_see(page, "5")
     wait_saved(page)
     assert told(labelling) == {

@@ -174,11 +174,11 @@ def test_a_long_text_scrolls_by_whole_lines_wherever_the_focus_is(make, visit, t
     ) == pytest.approx(12, abs=11.9) and text.evaluate(
         "(box) => (box.clientHeight / parseFloat(getComputedStyle(box).lineHeight)) % 1"
     ) == pytest.approx(0, abs=0.05)
-    page.get_by_text("Page Down for more").wait_for()
+    page.get_by_text("More below").wait_for()
     page.keyboard.press("PageDown")
     until(lambda: text.evaluate("(box) => box.scrollTop") > 100)
     page.keyboard.press("End")
-    page.get_by_text("Page Down for more").wait_for(state="detached")
+    page.get_by_text("More below").wait_for(state="detached")
 
 
 def test_a_class_has_the_first_letter_of_its_name_where_that_is_unambiguous(make, visit, tmp_path):

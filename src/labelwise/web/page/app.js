@@ -70,9 +70,9 @@ function App({ desk }) {
   const { View } = VIEWS[name];
   return html`
     <header>
-      <p class="brand">
+      <h1 class="brand">
         <img src="/static/icon.svg" alt="" width="22" height="22" /><span>${desk.session.campaign}</span>
-      </p>
+      </h1>
       <nav aria-label="Views"><${Links} current=${name} disagreements=${desk.state?.disagreements} /></nav>
       <div class="tools">
         <${SendingStatus} desk=${desk} />

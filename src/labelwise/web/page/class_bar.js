@@ -122,7 +122,7 @@ function Choices({ desk, choose, enter, suggested, item }) {
       class=${kinds.filter(Boolean).join(" ")}
       role="group"
       aria-label="Classes"
-      style=${{ "--longest": `${Math.min(longest, 24)}ch` }}
+      style=${{ "--longest": `${Math.min(longest, 24)}ch`, "--count": Math.max(2, names.length) }}
     >
       ${names.map(
         (name, place) =>

@@ -48,51 +48,59 @@ export function askName(current = "") {
   return openDialog("Who is labelling?", Body, { optional: Boolean(current) });
 }
 
-/** Ask for a note about an item; "" removes it, null if it is cancelled. */
-export function askNote() {
-  const Body = ({ finish }) => {
-    const field = useRef();
-    return html`<form class="body" onsubmit=${(event) => (event.preventDefault(), finish(field.current.value.trim()))}>
-      <p class="soft">Notes are listed under Items. Label the item as well, or skip it.</p>
-      <input ref=${field} aria-label="Note" placeholder="For example: unsure, or look at this again" maxlength="1000" autocomplete="off" autofocus />
-      <button type="submit" class="main">Save the note</button>
-    </form>`;
-  };
-  return openDialog("Note", Body);
-}
-
-const REASONS = ["unsure", "none of the classes", "several classes", "broken item"];
-
-/** Ask for the reason of a skip; "" for no reason, null if the skip is cancelled. */
-export function askReason() {
+/** Ask for a text, with frequent ones as choices; null if it is cancelled. */
+function askText(title, choices, says, placeholder, button) {
   const Body = ({ finish }) => {
     const field = useRef();
     const key = (event) => {
-      const chosen = REASONS[Number(event.key) - 1];
-      if (event.target !== field.current && chosen) (event.preventDefault(), finish(chosen));
+      const chosen = choices[Number(event.key) - 1];
+      if (event.target === field.current) return;
+      if (chosen) (event.preventDefault(), finish(chosen));
+      else if (/^\S$/.test(event.key) && !event.ctrlKey && !event.metaKey) field.current.focus(); // gets the key
     };
     return html`<form
       class="body"
       onkeydown=${key}
       onsubmit=${(event) => (event.preventDefault(), finish(field.current.value.trim()))}
     >
-      <div class="reasons" role="group" aria-label="Reasons">
-        ${REASONS.map(
-          (reason, index) =>
+      ${says ? html`<p class="soft">${says}</p>` : null}
+      <div class="reasons" role="group" aria-label=${title}>
+        ${choices.map(
+          (choice, index) =>
             html`<button
               type="button"
               class="choice"
               autofocus=${index === 0}
               aria-keyshortcuts=${index + 1}
-              onclick=${() => finish(reason)}
+              onclick=${() => finish(choice)}
             >
-              <${Key} of=${index + 1} /><span>${reason}</span>
+              <${Key} of=${index + 1} /><span>${choice}</span>
             </button>`,
         )}
       </div>
-      <input ref=${field} placeholder="Another reason, or none" aria-label="Another reason" maxlength="1000" autocomplete="off" />
-      <button type="submit" class="main">Skip</button>
+      <input ref=${field} placeholder=${placeholder} aria-label=${placeholder} maxlength="1000" autocomplete="off" />
+      <button type="submit" class="main">${button}</button>
     </form>`;
   };
-  return openDialog("Why skip this item?", Body);
+  return openDialog(title, Body);
 }
+
+/** Ask for the reason of a skip; "" for no reason. */
+export const askReason = () =>
+  askText(
+    "Why skip this item?",
+    ["unsure", "none of the classes", "several classes", "broken item"],
+    "",
+    "Another reason, or none",
+    "Skip",
+  );
+
+/** Ask for a note about an item; "" removes it. */
+export const askNote = () =>
+  askText(
+    "Flag this item, or write a note",
+    ["unsure", "look at this again", "good example"],
+    "Flags and notes are listed under Items. Label the item as well, or skip it.",
+    "Another note; empty removes it",
+    "Save the note",
+  );

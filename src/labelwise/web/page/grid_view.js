@@ -98,14 +98,14 @@ export function GridView({ desk, undo, confirm }) {
   });
 
   return html`<div class="many${items.length ? "" : " empty"}">
-    <div ref=${grid} class="grid" role="listbox" aria-multiselectable="true" aria-label="Items">
+    <div ref=${grid} class="grid">
       ${items.length ? null : html`<${Waiting} desk=${desk} />`}
       ${groups.map(
         ({ name, value, items: members }) =>
-          html`<div key=${name} role="group" aria-label=${name || "Items"} class="group">
+          html`<div key=${name} class="group">
             ${name
-              ? html`<div class="heading" role="presentation">
-                  <span>${name === NONE ? NONE : `${count(members.length, "item")} look like ${name}`}</span>
+              ? html`<div class="heading">
+                  <span>${name === NONE ? NONE : `${count(members.length, "item")} ${members.length === 1 ? "looks" : "look"} like ${name}`}</span>
                   ${name === NONE
                     ? null
                     : html`<button type="button" class="main" onclick=${() => confirmAll(members, value, name)}>
@@ -113,21 +113,23 @@ export function GridView({ desk, undo, confirm }) {
                       </button>`}
                 </div>`
               : null}
-            ${members.map(
-              (item) =>
-                html`<div
-                  key=${item.id}
-                  class="tile"
-                  role="option"
-                  tabindex=${item === reached ? 0 : -1}
-                  aria-selected=${String(chosen.has(item))}
-                  data-item=${item.id}
-                  onclick=${(event) => click(event, item)}
-                  onkeydown=${(event) => move(event, item)}
-                >
-                  <${SmallItem} item=${item} />
-                </div>`,
-            )}
+            <div role="listbox" aria-multiselectable="true" aria-label=${name || "Items"} class="group">
+              ${members.map(
+                (item) =>
+                  html`<div
+                    key=${item.id}
+                    class="tile"
+                    role="option"
+                    tabindex=${item === reached ? 0 : -1}
+                    aria-selected=${String(chosen.has(item))}
+                    data-item=${item.id}
+                    onclick=${(event) => click(event, item)}
+                    onkeydown=${(event) => move(event, item)}
+                  >
+                    <${SmallItem} item=${item} />
+                  </div>`,
+              )}
+            </div>
           </div>`,
       )}
     </div>
@@ -163,6 +165,6 @@ function groupItems(desk) {
 /** The number of tiles that fit without scrolling; the server lends at most 50 items. */
 function countTiles(grid) {
   const columns = getComputedStyle(grid).gridTemplateColumns.split(" ");
-  const side = parseFloat(columns[0]) || 112;
-  return Math.min(50, columns.length * Math.max(2, Math.floor(grid.clientHeight / (side + 8))));
+  const height = grid.querySelector(".tile")?.offsetHeight || parseFloat(columns[0]) || 112;
+  return Math.min(50, columns.length * Math.max(2, Math.floor(grid.clientHeight / (height + 8))));
 }

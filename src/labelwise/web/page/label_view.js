@@ -104,5 +104,5 @@ function describeSuggestion(desk, suggestion) {
   if (suggestion === undefined) return "";
   if (suggestion === null) return "This item evaluates the model: choose yourself";
   const { label, confidence } = suggestion;
-  return `${desk.nameClass(label)}, ${percent(confidence)} sure: Enter accepts, another class's key corrects`;
+  return `${desk.nameClass(label)}, ${percent(confidence)} sure: confirm it (Enter) or choose another class`;
 }

@@ -196,7 +196,7 @@ export function MapView({ desk, query, version, chosen, choose }) {
       <li><span class="swatch picked"></span>waits for a label</li>
     </ul>
     <p class="soft total">
-      ${count(found, "item")}${state.says && state.items ? `; new items are not on the map yet: ${state.says}` : ""}. Click a
+      ${marks ? count(found, "item") : "Items appear when the map is ready"}${state.says && state.items ? `; new items are not on the map yet: ${state.says}` : ""}. Click a
       point to see its item; with Lasso or Shift, draw around several.
     </p>
   </div>`;

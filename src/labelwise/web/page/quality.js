@@ -65,7 +65,7 @@ function Confusions({ classes, counts }) {
                 ${row.map((number, prediction) => {
                   const share = Math.round((100 * number) / Math.max(1, totals[label]));
                   const colour = label === prediction ? "--good" : "--bad";
-                  const style = { background: number ? `color-mix(in srgb, var(${colour}) ${Math.min(60, 8 + share / 2)}%, var(--card))` : "" };
+                  const style = { background: number ? `color-mix(in srgb, var(${colour}) ${Math.min(48, 8 + 0.4 * share)}%, var(--card))` : "" };
                   return html`<td style=${style}>${number || ""}</td>`;
                 })}
               </tr>`,
