@@ -49,6 +49,23 @@ def test_own_ids_come_back_in_batches_labels_and_predictions(capsys, reviews):
     assert (code, err) == (1, "labelwise: no item has the id 'R-99'; check the ids\n")
 
 
+def test_own_ids_are_in_errors_and_in_the_history(capsys, reviews):
+    start(capsys)
+    assert answer(capsys, "ask", "--out", "batch.csv")[0] == 0
+    asked = [row["id"] for row in read("batch.csv")]
+    other = next(key for key in KEYS if key not in asked)
+    for ids, label, message in [
+        ([other], "good", f"item {other} was never asked for"),
+        (asked[:1], "fine", f"label of item {asked[0]} is 'fine', which is not a class"),
+    ]:
+        write("labels.csv", [{"id": key, "label": label} for key in ids])
+        code, _, err = answer(capsys, "tell", "labels.csv")
+        assert code == 1 and message in err
+    write("labels.csv", [{"id": asked[1], "label": "good"}])
+    assert answer(capsys, "tell", "labels.csv", "--by", "ann")[0] == 0
+    assert f"ann labelled item {asked[1]} good" in answer(capsys, "record", "history")[1]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -29,6 +29,9 @@ def test_texts_are_scikit_learns_directions_and_come_back_from_a_file(tmp_path):
     again = TfidfEncoder.load(tmp_path / "e.npz")
     np.testing.assert_array_equal(again(["a rose", "pan"]), rows(["a rose", "pan"]))
     assert again.checksum == rows.checksum != TfidfEncoder.fit(TEXTS).checksum
+    (tmp_path / "e.npz").write_bytes((tmp_path / "e.npz").read_bytes()[:300])
+    with pytest.raises(BadInput, match=r"e\.npz is damaged"):
+        TfidfEncoder.load(tmp_path / "e.npz")
     with pytest.raises(BadInput, match="hold no words"):
         TfidfEncoder.fit(["!", "?"])
 

@@ -212,6 +212,15 @@ def test_a_file_that_is_no_npy_is_refused(tmp_path):
         as_items(tmp_path / "rows.npz")
 
 
+@pytest.mark.parametrize("kept", [0, 5, 40, 200])
+def test_damaged_npy_files_are_refused(tmp_path, kept):
+    path = tmp_path / "rows.npy"
+    np.save(path, np.zeros((40, 3)))
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(BadInput, match=r"rows.npy is not a readable .npy file \("):
+        as_items(path)
+
+
 def test_items_that_are_text_are_refused():
     with pytest.raises(BadInput, match="numbers, arrays or tensors; got str"):
         prepare_batch(as_items(["a cat", "a dog"]).batch(np.array([0, 1])), CPU, torch.float32)

@@ -104,6 +104,7 @@ quiet_mode: ContextVar[bool] = ContextVar("quiet_mode", default=False)
 """Whether notes and progress are left out."""
 
 _campaign_folder: ContextVar[Path | None] = ContextVar("campaign_folder", default=None)
+_open_campaign: ContextVar["Project | None"] = ContextVar("open_campaign", default=None)
 
 
 def _print_version(wanted: bool) -> None:
@@ -172,12 +173,29 @@ def open_project(folder: Path | None) -> "Project":
     from labelwise.campaign.project import Project
 
     set_campaign_folder(folder)
-    return Project.open(folder)
+    project = Project.open(folder)
+    _open_campaign.set(project)
+    return project
 
 
 def set_campaign_folder(folder: Path | None) -> None:
     """Remember the campaign folder given on the command line; None for none."""
     _campaign_folder.set(folder)
+    _open_campaign.set(None)
+
+
+def name_items(text: str) -> str:
+    """Replace the numbers of items in a text by the user's own ids, if the campaign has them."""
+    project = _open_campaign.get()
+    if project is None or not project.items.has_keys:
+        return text
+    items = project.items
+
+    def name(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return f"item {items.key(number)}" if number in items else found[0]
+
+    return re.sub(r"\bitem (\d+)\b", name, text)
 
 
 def complete_commands(text: str) -> str:

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from labelwise.cli.app import complete_commands, quiet_mode
+from labelwise.cli.app import complete_commands, name_items, quiet_mode
 from labelwise.display import format_count
 from labelwise.errors import LabelwiseWarning
 
@@ -23,7 +23,7 @@ _results_file: ContextVar[Path | None] = ContextVar("results_file", default=None
 
 def print_error(message: str, code: int) -> int:
     """Print an error as one line, and return the exit code."""
-    line = complete_commands(" ".join(message.replace(".;", ";").split()))
+    line = complete_commands(name_items(" ".join(message.replace(".;", ";").split())))
     print(f"labelwise: {line}", file=sys.stderr)
     return code
 
@@ -59,7 +59,7 @@ def print_warnings() -> Iterator[None]:
             if issubclass(category, LabelwiseWarning):
                 if quiet_mode.get():
                     return
-                line = complete_commands(" ".join(str(message).split()))
+                line = complete_commands(name_items(" ".join(str(message).split())))
                 print(f"note: {line}", file=sys.stderr)
             else:
                 show_other(message, category, *rest, **named)

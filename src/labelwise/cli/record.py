@@ -15,6 +15,7 @@ from labelwise.cli.app import (
     add_record_command,
     app,
     complete_commands,
+    name_items,
     open_project,
     record_group,
 )
@@ -257,7 +258,7 @@ def show_history(
         for event in events:
             print(json.dumps(event_to_json(event)))
         return
-    lines = [f"{format_time(at)}  {words}" for at, words in describe_events(events)]
+    lines = [f"{format_time(at)}  {name_items(words)}" for at, words in describe_events(events)]
     if last and len(lines) > last:
         which = "" if item is None else f" --item {item}"
         command = complete_commands(f"labelwise record history{which} --last 0")

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.encoders.encoder import Features, Kind
-from labelwise.errors import BadInput, require_extra
+from labelwise.errors import BadInput, first_line, require_extra
+from labelwise.files import ARRAY_ERRORS
 
 DIRECTIONS = 100  # Largest number of features
 MOST_WORDS = 20_000  # Size of the vocabulary
@@ -109,10 +110,15 @@ class TfidfEncoder:
     @classmethod
     def load(cls, path: Path) -> "TfidfEncoder":
         """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as held:
-            words = json.loads(held["words"].tobytes())
-            spread = float(held["spread"])
-            return cls(words, held["rarity"], held["directions"], held["mean"], spread)
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+                words = json.loads(held["words"].tobytes())
+                spread = float(held["spread"])
+                return cls(words, held["rarity"], held["directions"], held["mean"], spread)
+        except (*ARRAY_ERRORS, KeyError) as error:
+            raise BadInput(
+                f"{path} is damaged ({first_line(error)}); restore it from a copy"
+            ) from error
 
 
 def _import_text_tools() -> tuple[Any, Any]:

@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, def
 
 from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput, first_line
+from labelwise.files import ARRAY_ERRORS
 
 Batch = Any  # Argument of a module: a tensor, a tuple of tensors, or a dict of tensors by keyword
 Collate = Callable[[Any], Any]
@@ -277,7 +278,11 @@ def _map_npy(path: Path) -> HostArray:
         raise BadInput(f"{path} does not exist")
     if path.suffix != ".npy":
         raise BadInput(f"a file of inputs must be .npy; got {path}: save it with numpy.save")
-    return _check_numbers(np.load(path, mmap_mode="r", allow_pickle=False))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ARRAY_ERRORS as error:
+        raise BadInput(f"{path} is not a readable .npy file ({first_line(error)})") from error
+    return _check_numbers(array)
 
 
 def _check_numbers(array: HostArray) -> HostArray:

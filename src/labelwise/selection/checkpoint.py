@@ -33,7 +33,15 @@ from numpy.lib import format as npy
 
 from labelwise.arrays import Array, HostArray, Ids, is_array, like, to_numpy
 from labelwise.errors import BadInput, StorageFailed
-from labelwise.files import Json, JsonObject, lock_file, to_json, write_atomically, write_json
+from labelwise.files import (
+    ARRAY_ERRORS,
+    Json,
+    JsonObject,
+    lock_file,
+    to_json,
+    write_atomically,
+    write_json,
+)
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.parts import describe_function
 from labelwise.pool.rows import ArrayDict
@@ -333,7 +341,7 @@ def _report_damage(path: Path) -> Iterator[None]:
         yield
     except BadInput:
         raise
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError) as error:
+    except (*ARRAY_ERRORS, LookupError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(
             f"{path.parent} is damaged ({path.name}: {reason}); delete the folder and start again"

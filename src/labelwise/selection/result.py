@@ -157,7 +157,7 @@ class Selection:
         if isinstance(source, list) or len(source.shape) != 2:
             raise BadInput(f"plot takes one array of features (n, d); got {features!r:.60}")
         known, keys = pool.resolve_ids(sources)
-        if self.keys is not None and keys is None:
+        if self.keys is not None and keys is None and ids is None:
             raise BadInput("the picks have keys of their own; give ids, the keys of the rows")
         picked = IdIndex(known).find_positions(self.ids)
         rows = np.asarray(to_numpy(source.read(0, source.shape[0])), dtype=np.float64)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from labelwise.campaign.project import Project
 from labelwise.encoders.pool_map import make_map
 from labelwise.errors import LabelwiseError
-from labelwise.files import write_atomically
+from labelwise.files import ARRAY_ERRORS, write_atomically
 
 FILE = "map.npz"
 SCALE = 65_535  # Places are kept as 16-bit numbers from 0 to this one
@@ -55,7 +55,7 @@ class MapSource:
                 if self._known is None or self._known.version != version:
                     with np.load(path, allow_pickle=False) as file:
                         self._known = StoredMap(version, file["places"], file["groups"])
-            except (OSError, ValueError, KeyError):
+            except (*ARRAY_ERRORS, KeyError):
                 return None
             return self._known
 

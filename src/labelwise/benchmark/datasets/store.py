@@ -6,8 +6,6 @@ SHA-256 of the arrays, so a package and the original download of the same data h
 
 import hashlib
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,10 +13,9 @@ import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays, DatasetArrays, DatasetEntry, as_text_array
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.files import write_atomically
+from labelwise.files import ARRAY_ERRORS, write_atomically
 from labelwise.media.packages import cache_folder
 
-BROKEN_NPZ = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError)
 """Errors of `numpy.load` for a damaged file."""
 
 
@@ -65,7 +62,7 @@ def read_dataset(name: str) -> tuple[DatasetArrays, str, str]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = _decode_texts({key: content[key] for key in content.files})
             written, source = str(content["digest"]), str(content["source"])
-    except BROKEN_NPZ as error:
+    except (*ARRAY_ERRORS, KeyError) as error:
         raise BadInput(f"{path} is not a complete data set ({error}); {again}") from error
     found = digest_arrays(arrays)
     if found != written:

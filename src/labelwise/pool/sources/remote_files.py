@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 
 from labelwise.arrays import Array, HostArray, Positions, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
-from labelwise.files import JsonObject, sort_naturally
+from labelwise.files import ARRAY_ERRORS, JsonObject, sort_naturally
 from labelwise.pool.sources.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
 from labelwise.pool.sources.parquet import ID, ParquetSource, ParquetTable, import_pyarrow
 from labelwise.pool.sources.source import Given, JoinedSource, Source
@@ -164,7 +164,7 @@ class RemoteNpySource:
                 if min(self.shape, default=0) < 0:
                     raise ValueError(f"its header states the shape {self.shape}")
                 self._offset = file.tell()
-        except (ValueError, EOFError, OSError) as error:
+        except ARRAY_ERRORS as error:
             raise BadInput(f"{name} is not a readable .npy file ({first_line(error)})") from error
         if self._dtype.hasobject:
             raise BadInput(f"{name} holds objects; save an array of numbers instead")
