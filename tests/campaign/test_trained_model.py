@@ -123,7 +123,43 @@ def test_values_come_with_an_interval_that_holds_most_of_them(tmp_path):
         again.predict_proba(rows)
 
 
-def test_the_best_of_several_representations_predicts_or_the_named_one(tmp_path):
+def test_a_table_of_values_has_intervals_between_two_cross_validations(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 2))
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    home = tmp_path / "v.labelwise"
+    options = {"regression": True, "validation": 0, "strategy": "random"}
+    project = Project.start(tmp_path / "t.csv", home=home, batch=40, **options)
+    values = (rows[:, 0] + rows[:, 1] ** 2).tolist()
+    label_and_train(project, values, 40)
+    project.open_record().change(batch=4)
+    campaign = label_and_train(project, values, 44)
+    assert [trained.metrics["tuning"]["labels"] for trained in campaign.ledger().trainings] == [
+        40,
+        40,
+    ]
+    before = open_campaign_model(project).half_width
+    assert before > 0 and labelwise.load_model(home).half_width == before
+
+
+def test_new_items_of_another_kind_are_refused(tmp_path, rows_campaign):
+    np.save(tmp_path / "f.npy", np.arange(12.0).reshape(6, 2))
+    (tmp_path / "photos").mkdir()
+    for number in range(6):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / "photos" / f"{number}.png")
+    options = {"features": tmp_path / "f.npy", "classes": ["up", "down"], "batch": 6}
+    project = Project.start(tmp_path / "photos", home=tmp_path / "p.labelwise", **options)
+    label_and_train(project, ["up", "down"] * 3, 6)
+    for campaign, new, wanted in [
+        (project, "photos", "give a .npy file of features"),
+        (project, "t.csv", "give a .npy file of features"),
+        (rows_campaign[0], "photos", "give a table with the columns of the campaign"),
+    ]:
+        with pytest.raises(BadInput, match=f"the model cannot read .*{new}; {wanted}"):
+            open_campaign_model(campaign).predict(tmp_path / new)
+
+
+def test_the_best_of_several_representations_predicts_or_the_named_one(tmp_path, capsys):
     rng = np.random.default_rng(0)
     good, noise = rng.normal(size=(80, 4)), rng.normal(size=(80, 4))
     kinds = ["up" if row[0] > 0 else "down" for row in good]
@@ -144,13 +180,15 @@ def test_the_best_of_several_representations_predicts_or_the_named_one(tmp_path)
     label_and_train(project, kinds, 40)
     best = open_campaign_model(project)
     assert best.description.features[0].endswith("good.npy")
-    named = open_campaign_model(project, project.description.features[0])
+    named = open_campaign_model(project, str(tmp_path / "noise.npy"))
+    assert named.description.features == ("../noise.npy",)
     out = tmp_path / "p.jsonl"
     assert run(["predict", "--out", str(out), "-c", str(project.home)]) == 0
+    assert "80 predictions by the model of good.npy written" in capsys.readouterr().out
     found = [json.loads(line)["prediction"] for line in out.read_text().splitlines()]
     assert np.mean(np.array(found) == np.array(kinds)) > 0.8
     assert found == best.predict(good).tolist() != named.predict(noise).tolist()
-    with pytest.raises(UnknownName, match="no representation is called 'x'"):
+    with pytest.raises(UnknownName, match=r"called 'x'; choose from noise\.npy, good\.npy"):
         open_campaign_model(project, "x")
 
 

@@ -162,3 +162,20 @@ def test_a_model_of_sentence_transformers(text_model):
     expected = tools.SentenceTransformer(str(folder), device="cpu").encode(texts)
     np.testing.assert_allclose(encoder.encode_batch(texts), expected, atol=1e-5)
     assert encoder.dimension == 16
+
+
+def test_a_model_of_timm(tmp_path):
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    model = timm.create_model("resnet10t").eval()
+    timm.models.save_for_hf(model, tmp_path)
+    encoder = open_encoder(f"timm:local-dir:{tmp_path}", "images", device="cpu")
+    images = np.full((2, 3, encoder.side, encoder.side), 7, np.uint8)
+    images[1, 0] = 200
+    with torch.inference_mode():
+        form = timm.data.resolve_model_data_config(model)
+        mean, deviation = (torch.tensor(form[key]).reshape(3, 1, 1) for key in ("mean", "std"))
+        maps = model.forward_features((torch.from_numpy(images) / 255 - mean) / deviation)
+    rows = encoder.encode_batch(images)
+    np.testing.assert_allclose(rows, maps.mean(dim=(2, 3)), rtol=1e-4, atol=1e-4)
+    assert encoder.dimension == rows.shape[1] == 512

@@ -28,7 +28,7 @@ def cache(tmp_path, monkeypatch):
     ("spec", "kind", "error", "message"),
     [
         ("efficientnet", "images", UnknownName, "did you mean efficientnet_lite0"),
-        ("resnet", "images", UnknownName, "choose from efficientnet_lite0, minilm, tfidf, or give"),
+        ("resnet", "images", UnknownName, "choose from efficientnet_lite0, minilm, tfidf"),
         ("onnx:", "images", UnknownName, "there is no encoder 'onnx:'"),
         ("onnx:nowhere.onnx", "images", BadInput, "there is no file nowhere.onnx"),
         ("efficientnet_lite0", "texts", BadInput, "encodes images, and these items are texts"),

@@ -11,6 +11,7 @@ import labelwise
 from labelwise.errors import BadInput
 from labelwise.learners.linear_models import fit_logistic, fit_ridge, span_rows
 from labelwise.learners.linear_probe import LinearProbe, ProbeTuning, split_folds
+from labelwise.learners.table_model import TableModel
 
 
 def make_classes(seed, count=60, width=8, classes=3):
@@ -103,6 +104,23 @@ def test_only_ratios_of_weights_matter():
     plain.fit(rows, targets)
     np.testing.assert_allclose(one.predict_proba(rows), other.predict_proba(rows), atol=1e-9)
     assert not np.allclose(one.predict_proba(rows), plain.predict_proba(rows))
+
+
+@pytest.mark.parametrize("learner", [LinearProbe, TableModel])
+@pytest.mark.parametrize("regression", [True, False])
+def test_items_without_weight_are_left_out(learner, regression):
+    rows, targets = make_classes(4)
+    weights = np.where(np.arange(60) < 20, 1.0, 0.0)
+    whole, part = (learner(classes=None if regression else 3, regression=regression) for _ in "ab")
+    whole.fit(rows, targets, weights, 0)
+    part.fit(rows[:20], targets[:20], None, 0)
+    name = "outputs" if regression else "logits"
+    np.testing.assert_allclose(
+        whole.represent(rows, [name])[name], part.represent(rows, [name])[name]
+    )
+    np.testing.assert_allclose(whole.out_of_fold.logits, part.out_of_fold.logits)
+    whole.fit(rows, targets, np.eye(60)[7], 0)  # no fold could be trained on
+    assert np.isfinite(whole.represent(rows, [name])[name]).all()
 
 
 def test_classes_without_labels_keep_probability():

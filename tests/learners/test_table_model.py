@@ -64,6 +64,21 @@ def test_tuning_of_an_earlier_training_gives_the_same_model():
     )
 
 
+@pytest.mark.parametrize("regression", [True, False])
+def test_a_model_with_the_tuning_of_fewer_labels_can_be_saved(regression, tmp_path):
+    rows = make_rows(3)
+    targets = rows[:, 0] if regression else (rows[:, 0] > 0).astype(int)
+    learner = TableModel(regression=regression)
+    learner.fit(rows[:40], targets[:40], seed=0)
+    learner.fit(rows, targets, seed=0, tuning=learner.tuning)
+    learner.save(tmp_path)
+    loaded = TableModel(regression=regression)
+    loaded.load(tmp_path)
+    for mine, saved in zip(learner.out_of_fold, loaded.out_of_fold, strict=True):
+        assert len(mine) == 40
+        np.testing.assert_array_equal(mine, saved)
+
+
 def test_one_class_or_few_labels_train_the_linear_model():
     rows = make_rows(3, 6)
     learner = TableModel(classes=2)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, to_numpy
 from labelwise.campaign.folder.description import DESCRIPTION, EMBEDDING, TFIDF, CampaignDescription
-from labelwise.campaign.folder.encoders import encode_new_items
+from labelwise.campaign.folder.encoders import encode_new_items, shorten_spec
 from labelwise.campaign.project import Project, make_campaign_learner
 from labelwise.encoders.encoding import encode
 from labelwise.encoders.tfidf import TfidfEncoder
@@ -275,6 +275,12 @@ def open_campaign_model(project: Project, representation: str | None = None) -> 
     return TrainedModel(project.home, description, learner, model.encoding, half_width, columns)
 
 
+def list_representations(description: CampaignDescription) -> list[str]:
+    """The names of encoders or files of features, without their folders."""
+    names = [used.spec for used in description.encoders] or description.features
+    return [shorten_spec(name) for name in names]
+
+
 def choose_representation(
     learners: Sequence[Learner],
     description: CampaignDescription,
@@ -282,11 +288,14 @@ def choose_representation(
     named: str | None,
 ) -> int:
     """The position of the named encoder or file of features, or of the best one out of fold."""
-    names = [used.spec for used in description.encoders] or list(description.features)
     if named is not None:
-        if named not in names:
-            raise UnknownName(f"no representation is called {named!r}; choose from {names}")
-        return names.index(named)
+        known = list_representations(description)
+        places = [n for n, name in enumerate(known) if name == shorten_spec(named)]
+        if len(places) != 1:
+            raise UnknownName(
+                f"no representation is called {named!r}; choose from {', '.join(known)}"
+            )
+        return places[0]
     scores = []
     for learner in learners:
         held = getattr(learner, "out_of_fold", None)
@@ -331,8 +340,8 @@ def read_values(description: CampaignDescription, items: Any) -> tuple[list[str]
         values = items if hasattr(items, "ndim") else list(items)
         named = description.kind != "numbers" and not description.features
         return [str(v) if named else str(n) for n, v in enumerate(values)], values
-    path = Path(items)
-    if path.is_dir():
+    path, images = Path(items), description.kind == "images" and not description.features
+    if path.is_dir() and images:
         found = find_images(path).paths
         if not found:
             raise BadInput(f"{path} has no images")
@@ -342,7 +351,7 @@ def read_values(description: CampaignDescription, items: Any) -> tuple[list[str]
         content = load_arrays(path)
         rows = content[find_input_array(path, content)] if isinstance(content, dict) else content
         return [str(number) for number in range(len(rows))], rows
-    if suffix in TABLES:
+    if suffix in TABLES and (description.text or description.columns):
         table = read_table(path)
         for name in (*description.text, *description.columns):
             if name not in table:
@@ -352,6 +361,9 @@ def read_values(description: CampaignDescription, items: Any) -> tuple[list[str]
             return texts, texts
         rows = description.table_columns.convert(path, table, description.columns)
         return [str(number) for number in range(len(rows))], rows
-    if description.kind == "images" and path.is_file():
+    if images and path.is_file():
         return [path.name], [path]
-    raise BadInput(f"{path} is not a folder of images, a table or an array")
+    wanted = "a folder of images" if images else "a .npy file of features"
+    if not description.features and (description.text or description.columns):
+        wanted = "a table with the columns of the campaign"
+    raise BadInput(f"the model cannot read {path}; give {wanted}")

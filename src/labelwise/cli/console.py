@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from labelwise.cli.app import complete_commands, name_items, quiet_mode
 from labelwise.display import format_count
@@ -84,8 +84,8 @@ def make_table_console() -> Console:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; its cells may have Rich markup."""
-    table = Table(*head, box=SIMPLE_HEAD)
+    """Print a table; its cells may have Rich markup, and the first column is never cut."""
+    table = Table(Column(head[0], no_wrap=True), *head[1:], box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(*row)
     make_table_console().print(table, highlight=False)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,15 @@ app.add_typer(encoders_group, name="encoders")
 
 _MAX_LISTED = 20
 _TIMED_SECONDS = 0.5
+
+_OTHER = (
+    ("onnx:FILE", "both", "onnxruntime", "your ONNX model"),
+    ("hf:NAME", "both", "transformers", "transformers"),
+    ("st:NAME", "texts", "sentence_transformers", "sentence-transformers"),
+    ("timm:NAME", "images", "timm", "timm"),
+    ("module:function", "both", "labelwise", "your function"),
+)
+"""Other specifications of encoders: kind of the items, library, and description."""
 
 
 @app.command("encode")
@@ -131,26 +141,29 @@ def _report_broken(broken: dict[int, str], ids: list[Any], skip: bool) -> None:
 
 @encoders_group.callback()
 def list_encoders(context: typer.Context) -> None:
-    """List the encoders that are known by name, with their speed on this machine.
+    """List the encoders, with their speed on this machine.
 
     Examples:
         labelwise encoders
         labelwise encoders fetch minilm
-
-    Other encoders are given as onnx:FILE, hf:NAME_OR_FOLDER, st:NAME_OR_FOLDER, timm:NAME or
-    package.module:function.
     """
     from labelwise.encoders import BUILT_IN
 
     if context.invoked_subcommand is not None:
         return
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for entry in BUILT_IN.values():
         size = f"{entry.megabytes:g} MB" if entry.megabytes else "-"
         dimension = f"{entry.dimension:,}" if entry.dimension else "up to 100"
         state, speed = _measure_speed(entry)
         rows.append((entry.name, entry.kind, dimension, size, speed, state, entry.about))
-    print_table(("name", "kind", "features", "size", "per second", "state", "about"), rows)
+    for spec, kind, library, about in _OTHER:
+        state = "ready" if find_spec(library) else "to install"
+        rows.append((spec, kind, "-", "-", "-", state, about))
+    print_table(("encoder", "kind", "features", "size", "items/s", "state", "about"), rows)
+    missing = [entry.name for entry in BUILT_IN.values() if not entry.is_ready]
+    if missing:
+        print(f"To download: labelwise encoders fetch {' '.join(missing)}")
 
 
 def _measure_speed(entry: "BuiltInEncoder") -> tuple[str, str]:
@@ -158,7 +171,7 @@ def _measure_speed(entry: "BuiltInEncoder") -> tuple[str, str]:
     from labelwise.encoders import open_encoder
 
     if not entry.is_ready:
-        return f"labelwise encoders fetch {entry.name}", "-"
+        return "to download", "-"
     texts = [f"item {number} of a list of short texts to encode" for number in range(64)]
     try:
         encoder = open_encoder(entry.name, entry.kind, corpus=texts)

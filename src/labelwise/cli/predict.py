@@ -58,7 +58,12 @@ def write_predictions(
 ) -> None:
     """Write predictions of new items, or of all items of the campaign, to a file."""
     from labelwise.campaign import export as files
-    from labelwise.campaign.trained_model import open_campaign_model, read_item_keys, read_values
+    from labelwise.campaign.trained_model import (
+        list_representations,
+        open_campaign_model,
+        read_item_keys,
+        read_values,
+    )
 
     check_output_file(out, files.FORMATS)
     files.check_spreadsheet(out, spreadsheet)
@@ -90,5 +95,7 @@ def write_predictions(
         else:
             rows = [{**row, "id": key} for row, key in zip(rows, keys or ids, strict=True)]
         formulas = files.write_table(out, columns, rows, spreadsheet=spreadsheet)
-    print(f"{format_count(len(rows), 'prediction')} written to {out}")
+    (used,) = list_representations(model.description) if model.columns else ("",)
+    by = f" by the model of {used}" if used else ""
+    print(f"{format_count(len(rows), 'prediction')}{by} written to {out}")
     warn_about_formulas(out, formulas)

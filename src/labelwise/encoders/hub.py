@@ -22,11 +22,11 @@ SECONDS = 5
 """Time that the hub has to answer before a model is downloaded; the libraries retry for longer."""
 
 _INSTALL = {
-    "torch": "'labelwise[torch]'",
     "transformers": "'labelwise[huggingface]'",
     "sentence_transformers": "sentence-transformers",
     "timm": "timm",
 }
+"""What to install for a library; torch comes with each."""
 
 
 class HubEncoder:
@@ -66,10 +66,10 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
     Images: the pooled output, or the first token, or the mean over the image. Texts: the mean of
     the tokens, scaled to length 1.
     """
-    torch, tools = _import_library("torch"), _import_library("transformers")
+    torch, tools = _import_libraries("transformers")
     name, place = f"hf:{model}", _choose_device(torch, device)
     network = _load_network(name, tools, model).eval().to(place)
-    checksum, on_gpu = _hash_parameters(network), place != "cpu"
+    checksum, on_gpu = _hash_parameters(torch, network), place != "cpu"
     if kind == "texts":
         tokenizer = _load_first_local(
             name, model, lambda **local: tools.AutoTokenizer.from_pretrained(model, **local)
@@ -103,7 +103,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
 
 def open_sentence_transformers(model: str, device: str) -> HubEncoder:
     """Open a model of texts by sentence-transformers."""
-    torch, tools = _import_library("torch"), _import_library("sentence_transformers")
+    torch, tools = _import_libraries("sentence_transformers")
     name, place = f"st:{model}", _choose_device(torch, device)
     network = _load_first_local(
         name, model, lambda **local: tools.SentenceTransformer(model, device=place, **local)
@@ -112,13 +112,13 @@ def open_sentence_transformers(model: str, device: str) -> HubEncoder:
     def encode_texts(texts: Sequence[str]) -> Any:
         return network.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
 
-    checksum, on_gpu = _hash_parameters(network), place != "cpu"
+    checksum, on_gpu = _hash_parameters(torch, network), place != "cpu"
     return HubEncoder(name, "texts", encode_texts, checksum=checksum, on_gpu=on_gpu)
 
 
 def open_timm(model: str, device: str) -> HubEncoder:
     """Open a model of images by timm, without its classification layer."""
-    torch, tools = _import_library("torch"), _import_library("timm")
+    torch, tools = _import_libraries("timm")
     name, place = f"timm:{model}", _choose_device(torch, device)
     network = _load_model(name, lambda: tools.create_model(model, pretrained=True, num_classes=0))
     network = network.eval().to(place)
@@ -129,15 +129,16 @@ def open_timm(model: str, device: str) -> HubEncoder:
             pixels = _scale_pixels(torch, images, form["mean"], form["std"], place)
             return network(pixels).float().cpu().numpy()
 
-    checksum, side = _hash_parameters(network), int(form["input_size"][-1])
+    checksum, side = _hash_parameters(torch, network), int(form["input_size"][-1])
     on_gpu = place != "cpu"
     return HubEncoder(name, "images", encode_images, checksum=checksum, side=side, on_gpu=on_gpu)
 
 
-def _import_library(library: str) -> Any:
+def _import_libraries(library: str) -> tuple[Any, Any]:
+    """Torch and the library."""
     try:
-        return importlib.import_module(library)
-    except ImportError as error:
+        return importlib.import_module("torch"), importlib.import_module(library)
+    except (ImportError, OSError, RuntimeError) as error:  # the last two: versions do not match
         raise MissingDependency(
             f"this encoder needs {library.replace('_', '-')} ({first_line(error)}); run pip "
             f"install {_INSTALL[library]}"
@@ -167,7 +168,7 @@ def _load_first_local(name: str, model: str, load: Callable[..., Any]) -> Any:
 
 def _check_connection(name: str) -> None:
     """Reject a download without a network at once."""
-    hub = _import_library("huggingface_hub")
+    hub = importlib.import_module("huggingface_hub")
     reason = "HF_HUB_OFFLINE is set"
     if not hub.constants.HF_HUB_OFFLINE:
         try:
@@ -221,9 +222,9 @@ def _choose_device(torch: Any, device: str) -> str:
     return "cuda" if gpu and device != "cpu" else "cpu"
 
 
-def _hash_parameters(network: Any) -> str:
+def _hash_parameters(torch: Any, network: Any) -> str:
     """SHA-256 of the parameters and their names."""
-    torch, total = _import_library("torch"), hashlib.sha256()
+    total = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         flat = value.detach().cpu().contiguous().reshape(-1)

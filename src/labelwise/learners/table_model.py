@@ -59,7 +59,7 @@ from labelwise.learners.linear_probe import (
     measure_loss,
     split_folds,
 )
-from labelwise.learners.weights import scale_to_mean_one
+from labelwise.learners.weights import keep_weighted
 
 MODELS = ("linear", "forest", "boosting")
 
@@ -142,7 +142,7 @@ class TableModel(EstimatorMethods):
         begin = time.perf_counter()
         self._seed = check_seed(seed, below=2**32)
         rows = check_features(inputs)
-        own = np.ones(len(rows)) if weights is None else scale_to_mean_one(weights, len(rows))
+        kept, own = keep_weighted(weights, len(rows))
         if self.regression:
             values = check_values(targets, len(rows))
             if values.shape[1] != 1:
@@ -150,7 +150,7 @@ class TableModel(EstimatorMethods):
             goal: HostArray = values[:, 0]
         else:
             goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
-        self._data = {"inputs": rows, "targets": goal, "weights": own}
+        self._data = {"inputs": rows[kept], "targets": goal[kept], "weights": own}
         if isinstance(tuning, Mapping):
             tuning = TableTuning(**tuning)
         with threadpool_limits(1):  # small data: threads would mostly wait for each other
@@ -330,7 +330,7 @@ class TableModel(EstimatorMethods):
             raise BadInput("the model is not trained yet; call fit first")
         arrays = dict(self._data)
         if self.out_of_fold is not None:
-            arrays["out_of_fold"] = self.out_of_fold.logits
+            arrays |= self.out_of_fold.to_arrays()
         facts = {
             "regression": self.regression,
             "classes": None if self.classes_ is None else self.classes_.tolist(),
@@ -354,11 +354,7 @@ class TableModel(EstimatorMethods):
             arrays["inputs"], targets, arrays["weights"], facts["seed"], tuning=facts["tuning"]
         )
         self.classes, self.losses = before, facts["losses"]
-        if "out_of_fold" in arrays:
-            goal = self._data["targets"]
-            self.out_of_fold = OutOfFold(
-                arrays["out_of_fold"], goal[:, None] if self.regression else goal
-            )
+        self.out_of_fold = OutOfFold.from_arrays(arrays)
 
 
 @dataclass(frozen=True)

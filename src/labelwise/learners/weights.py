@@ -1,6 +1,7 @@
 """Validation of numbers and weights, without torch."""
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from labelwise.arrays import Array, Floats, HostArray, to_numpy
@@ -49,3 +50,18 @@ def scale_to_mean_one(weights: Array, count: int) -> Floats:
     # Scale by a power of two first (exact), because the sum of large weights could overflow.
     values = np.ldexp(values, -int(np.frexp(values.max())[1]))
     return np.asarray(values / values.mean())
+
+
+def keep_weighted(weights: Array | None, count: int) -> tuple[NDArray[np.bool_], Floats]:
+    """Mask ``(m,)`` of the items whose weight is not 0, and their weights, of mean 1.
+
+    Folds of items without weight could not be trained on.
+
+    >>> keep_weighted([2.0, 0.0, 6.0], 3)
+    (array([ True, False,  True]), array([0.5, 1.5]))
+    """
+    if weights is None:
+        return np.ones(count, bool), np.ones(count)
+    values = scale_to_mean_one(weights, count)
+    kept = values > 0
+    return kept, scale_to_mean_one(values[kept], int(kept.sum()))

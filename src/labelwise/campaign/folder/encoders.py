@@ -1,5 +1,6 @@
 """The encoders of a campaign: opened by their specifications, and verified by their checksums."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from labelwise.encoders.encoder import Encoder, Features, Kind
 from labelwise.encoders.encoding import encode
 from labelwise.encoders.registry import open_encoder
 from labelwise.encoders.tfidf import TfidfEncoder
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput
 
 _LOCAL = ("onnx", "hf", "st")  # Prefixes that may be followed by a path
 
@@ -26,19 +27,13 @@ def open_new_encoder(
 ) -> Encoder:
     """Open an encoder of a new campaign; ``tfidf`` is fitted to the corpus."""
     items: Kind = "images" if kind == "images" else "texts"
-    try:
-        return open_encoder(
-            resolve_spec(home, spec),
-            items,
-            device=device,
-            corpus=corpus,
-            places=[home.absolute().parent],
-        )
-    except MissingDependency as error:
-        if kind != "images":
-            raise
-        message = f"{error}, or train a network on the pixels: --encoder none"
-        raise MissingDependency(message) from error
+    return open_encoder(
+        resolve_spec(home, spec),
+        items,
+        device=device,
+        corpus=corpus,
+        places=[home.absolute().parent],
+    )
 
 
 def open_encoders(
@@ -80,6 +75,16 @@ def relocate_spec(home: Path, spec: str) -> str:
     if prefix in _LOCAL and rest and Path(rest).expanduser().exists():
         return f"{prefix}:{make_relative(home, Path(rest).expanduser())}"
     return spec
+
+
+def shorten_spec(spec: str) -> str:
+    """A specification, or the path of a file of features, without folders.
+
+    Example:
+        >>> shorten_spec("onnx:../models/mine.onnx"), shorten_spec("../f.npy")
+        ('onnx:mine.onnx', 'f.npy')
+    """
+    return re.sub(r"[^:]*/", "", spec)
 
 
 def resolve_spec(home: Path, spec: str) -> str:

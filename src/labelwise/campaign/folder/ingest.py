@@ -21,7 +21,7 @@ from labelwise.campaign.folder.description import (
     UsedEncoder,
     resolve_path,
 )
-from labelwise.campaign.folder.encoders import open_encoders, open_new_encoder
+from labelwise.campaign.folder.encoders import open_encoders, open_new_encoder, shorten_spec
 from labelwise.campaign.folder.items import (
     MANIFEST,
     CampaignItems,
@@ -286,7 +286,7 @@ class _Ingestion:
                 encoder.save(self.home / EMBEDDING)
                 notes += [TEXT_HINT] if spec == AUTO else []
             used.append(UsedEncoder(own, encoder.checksum))
-            notes.append(f"encoded by {own}: {encoder.dimension:,} features each")
+            notes.append(f"encoded by {shorten_spec(own)}: {encoder.dimension:,} features each")
         widths = tuple(encoder.dimension for encoder in encoders)
         self.description = replace(self.description, encoders=tuple(used), widths=widths)
 
