@@ -212,10 +212,12 @@ function Filters({ desk, query, change, onMap, setOnMap }) {
 /** Only the rows in view exist; the others are an empty space of the right height. */
 function VirtualList({ source, query, change, place, go, chosen, desk }) {
   const anchor = useRef(null); // where a range begins
-  const grid = useRef();
   const box = useRef();
   const [view, setView] = useState({ top: 0, height: 400 });
-  const look = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
+  const look = () => {
+    const { scrollTop: top, clientHeight, firstElementChild: titles } = box.current;
+    setView({ top, height: clientHeight - titles.offsetHeight });
+  };
   useLayoutEffect(look, []);
   useListener(window, "resize", look);
   useEffect(() => {
@@ -266,29 +268,30 @@ function VirtualList({ source, query, change, place, go, chosen, desk }) {
     />`);
   }
   const sort = (name) => change({ sort: name, descending: query.sort === name && !query.descending });
-  return html`<div
-    ref=${grid}
-    class="list"
-    role="grid"
-    tabindex="0"
-    aria-multiselectable="true"
-    aria-label="Items"
-    aria-rowcount=${total}
-    aria-activedescendant=${place === null ? null : `row-${place}`}
-    onkeydown=${key}
-  >
-    <div class="row titles" role="row">
-      ${COLUMNS.map(
-        ([name, title]) =>
-          html`<span role="columnheader" class="column-${name}" aria-sort=${query.sort === name ? (query.descending ? "descending" : "ascending") : null}>
-            <button type="button" class="plain" onclick=${() => sort(name)}>
-              ${title}${query.sort === name ? html`<span aria-hidden="true">${query.descending ? "↓" : "↑"}</span>` : null}
-            </button>
-          </span>`,
-      )}
-    </div>
-    <div ref=${box} class="scroll" role="rowgroup" tabindex="-1" onscroll=${look} onfocus=${() => grid.current.focus()}>
-      <div class="space" role="presentation" style=${{ height: `${tall}px` }}>${rows}</div>
+  return html`<div class="list">
+    <div
+      ref=${box}
+      class="scroll"
+      role="grid"
+      tabindex="0"
+      aria-multiselectable="true"
+      aria-label="Items"
+      aria-rowcount=${total}
+      aria-activedescendant=${place === null ? null : `row-${place}`}
+      onscroll=${look}
+      onkeydown=${key}
+    >
+      <div class="row titles" role="row">
+        ${COLUMNS.map(
+          ([name, title]) =>
+            html`<span role="columnheader" class="column-${name}" aria-sort=${query.sort === name ? (query.descending ? "descending" : "ascending") : null}>
+              <button type="button" class="plain" onclick=${() => sort(name)}>
+                ${title}${query.sort === name ? html`<span aria-hidden="true">${query.descending ? "↓" : "↑"}</span>` : null}
+              </button>
+            </span>`,
+        )}
+      </div>
+      <div class="space" role="rowgroup" style=${{ height: `${tall}px` }}>${rows}</div>
       ${source.total === 0 ? html`<p class="soft nothing">No item matches.</p>` : null}
       ${source.error ? html`<p class="bad nothing">${source.error}</p>` : null}
     </div>
