@@ -27,10 +27,11 @@ def explain_pick(asked: Asked, position: int) -> str:
     item = asked.ids[position]
     if item in asked.validation:
         return "Drawn at random to measure the model; it is never trained on."
-    picks = [other for other in asked.ids if other not in asked.validation]
+    reserved = set(asked.validation)
+    drawn = [other in reserved for other in asked.ids] if reserved else []
     facts = PickFacts(
-        rank=picks.index(item),
-        batch_size=len(picks),
+        rank=position - sum(drawn[:position]),
+        batch_size=len(asked.ids) - sum(drawn),
         trained=asked.model is not None,
         score=None if asked.scores is None else asked.scores[position],
         weight=None if asked.weights is None else asked.weights[position],
