@@ -289,6 +289,19 @@ def test_the_core_works_without_any_extra(folder):
     assert picked("picks.csv") == labelwise.select("lewis", 20, features="f.npy").ids.tolist()
 
 
+def test_the_demo_without_torch_leaves_out_strategies_that_read_a_network(folder):
+    code = BLOCKED.replace(f"EXTRAS = {EXTRAS}", "EXTRAS = ['torch']")
+    arguments = ["demo", "--seeds", "2", "--labels", "20", "--workers", "1", "--out", "d.html"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    left, *rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    assert left[:2] == ["left", "out:"] and "'labelwise[torch]'" in left
+    absent = {"dynamics", "ally"}
+    assert absent <= {word.rstrip(",") for word in left}
+    shown = {row[0] for row in rows}
+    assert "uherding" in shown and not absent & shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [

@@ -123,7 +123,7 @@ def test_values_come_with_an_interval_that_holds_most_of_them(tmp_path):
         again.predict_proba(rows)
 
 
-def test_a_table_of_values_has_intervals_between_two_cross_validations(tmp_path):
+def test_a_table_of_values_has_intervals_between_two_cross_validations(tmp_path, capsys):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(80, 2))
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
@@ -140,6 +140,8 @@ def test_a_table_of_values_has_intervals_between_two_cross_validations(tmp_path)
     ]
     before = open_campaign_model(project).half_width
     assert before > 0 and labelwise.load_model(home).half_width == before
+    assert run(["status", "-c", str(home)]) == 0
+    assert "labels by cross-validation" in capsys.readouterr().out
 
 
 def test_new_items_of_another_kind_are_refused(tmp_path, rows_campaign):

@@ -198,6 +198,8 @@ def test_existing_labels_and_a_test_set_are_imported(here, capsys):
     assert len(batch) == 6 and not set(batch.ids.tolist()) & set(ledger.labels)
     code, _, wrong = answer(capsys, *"start f.csv --out g --labels no.csv".split())
     assert code == 1 and "no file no.csv" in wrong and not (here / "g").exists()
+    code, _, wrong = answer(capsys, *"start f.csv --out g --test f.csv".split())
+    assert code == 1 and "no column called label" in wrong and not (here / "g").exists()
 
 
 def test_a_test_set_alone_is_followed_by_a_batch(here, capsys):

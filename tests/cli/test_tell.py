@@ -131,8 +131,9 @@ def test_images_are_found_by_their_path_or_file_name(tmp_path, monkeypatch, caps
     Project.start(Path("photos"), classes=CLASSES, batch=2)
     write("l.csv", [{"file": "1.png", "label": "low"}, {"file": "fish/2.png", "label": "high"}])
     assert told(capsys, "l.csv", "--anything").startswith("2 new labels")
-    write("l.csv", [{"item": "birds/1.png", "label": "low"}])  # a column of labelwise's own files
-    assert told(capsys, "l.csv", "--anything").startswith("0 new labels, 1 known before")
+    for column in ("item", "path"):  # the first is a column of labelwise's own files
+        write("l.csv", [{column: "birds/1.png", "label": "low"}])
+        assert told(capsys, "l.csv", "--anything").startswith("0 new labels, 1 known before")
     assert ledger().labels == {0: "low", 2: "high"}
     write("l.csv", [{"id": "3", "label": "low"}, {"id": "2.png", "label": "high"}])
     assert "2 images are called '2.png'" in answer(capsys, "tell", "l.csv", "--anything")[2]

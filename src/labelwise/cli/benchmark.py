@@ -90,7 +90,7 @@ def run_benchmark(
     set_results_file(out)
     if seeds is not None and seeds < 1:
         raise BadInput(f"--seeds must be 1 or more; got {seeds}")
-    with require_extra("experiments need torch and scikit-learn", "demo"):
+    with require_extra("experiments need torch and scikit-learn", "demo,torch"):
         from labelwise.benchmark.runs import run_experiment
     from labelwise.benchmark.protocols import get
 

@@ -229,6 +229,8 @@ def run_demo(
     with require_extra("the demo needs scikit-learn and matplotlib", "demo"):
         from labelwise.demo.page import make_rows, render_demo_page
         from labelwise.demo.runs import DemoPlan, compare_strategies, group_accuracies, run_demo
+    from labelwise.rounds.default_strategies import DEMONSTRATED
+
     check_output_file(out, make_folder=True)
     given: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}
     given["strategies"] = tuple(strategy) if strategy else None
@@ -238,6 +240,10 @@ def run_demo(
             f"--labels must be at most {DIGITS - plan.held_out}, the images that are not held out "
             f"for testing; got {plan.labels}"
         )
+    absent = [] if strategy else [name for name in DEMONSTRATED if name not in plan.names]
+    if absent:
+        names = " and ".join(absent)
+        print(f"left out: {names}, which read a network; pip install 'labelwise[torch]' adds them")
     begin = time.perf_counter()
     with show_progress(plain=True) as progress:
         runs = run_demo(plan, progress)

@@ -23,7 +23,7 @@ from labelwise.cli.app import (
     quote_path,
 )
 from labelwise.cli.console import show_progress, split_names
-from labelwise.cli.tell import import_labels, import_prelabels
+from labelwise.cli.tell import import_labels, import_prelabels, read_label_table
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
 
@@ -123,8 +123,8 @@ def start_campaign(
     from labelwise.campaign.project import Project, default_folder
 
     for file in (labels, guesses, test):
-        if file is not None and not file.is_file():
-            raise BadInput(f"there is no file {file} to read labels from")
+        if file is not None:
+            read_label_table(file)  # before hours of encoding
     if refresh or moved:
         if labels or guesses or test:
             raise BadInput(

@@ -224,13 +224,17 @@ def _format_people(ledger: "Ledger") -> Lines:
 
 
 def _format_model(ledger: "Ledger", settings: "Settings") -> Lines:
-    from labelwise.campaign.evaluation import ModelEvaluation
+    from labelwise.campaign.evaluation import ModelEvaluation, read_out_of_fold
     from labelwise.campaign.labels import explain_missing_classes
 
     lines = []
     if ledger.trainings:
         last = ledger.trainings[-1]
-        lines.append((f"model {last.number}", ModelEvaluation.from_training(last).describe()))
+        found = ModelEvaluation.from_training(last)
+        lines.append((f"model {last.number}", found.describe()))
+        metrics = {"out_of_fold": read_out_of_fold(ledger), **last.metrics}
+        compared = _compare_with_mean(metrics, held_out=found.score is not None)
+        lines += [("", line) for line in compared]
     note = explain_missing_classes(ledger, settings)
     lines += [("note", escape_text(note))] if note else []
     if ledger.training is not None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from labelwise.record.ledger import Ledger
 
 
+_PATH_COLUMNS = ("file", "item", "path")  # Columns that may have the paths of images
+
+
 @dataclass(frozen=True)
 class LabelLine:
     """A label read from a file."""
@@ -58,9 +61,9 @@ def tell_labels(
     A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (annotator)
     and seconds (time it took); other columns are ignored, and rows without a label stay open. So
     fill in the column label of the file that labelwise ask wrote. Images may be given by path or
-    file name in the column id, file or item. A .json file is a Label Studio export of tasks that
-    labelwise export wrote; tasks cancelled there are skipped here. Files of COCO (.json), CVAT for
-    images (.xml) and FiftyOne (.json) have one label per image. A new label by the same person
+    file name in the column id, file, item or path. A .json file is a Label Studio export of tasks
+    that labelwise export wrote; tasks cancelled there are skipped here. Files of COCO (.json), CVAT
+    for images (.xml) and FiftyOne (.json) have one label per image. A new label by the same person
     replaces the old one; a label that is known already is not recorded twice.
     """
     from labelwise.cli.status import find_next_command
@@ -199,31 +202,43 @@ def _format_summary(counts: Counter[str], blank: int) -> str:
     return ", ".join(parts)
 
 
-def read_labels(
-    path: Path, project: "Project", id_column: str | None = None
-) -> tuple[list[LabelLine], int]:
-    """Read the labels of a file, and count the rows without one.
-
-    A table has the columns id and label, and may have by and seconds; others are ignored. Ids may
-    also be in ``id_column``, in the id column of the campaign or, for images, in the columns file
-    or item.
-    """
+def read_label_table(path: Path) -> "Columns | None":
+    """Read a table with a column of labels; None for a file of another tool."""
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read labels from")
     if path.suffix in (".json", ".xml"):
-        return _read_tool_export(path, project)
+        return None
     if path.suffix not in TABLES:
         raise BadInput(
             f"cannot read labels from {path.name!r}; give {', '.join(TABLES)}, "
             "or .json or .xml as Label Studio, COCO, CVAT and FiftyOne write it"
         )
     table = read_table(path)
+    _require_column(path, table, "label")
+    return table
+
+
+def _require_column(path: Path, table: "Columns", name: str) -> None:
+    if name not in table:
+        raise BadInput(
+            f"{path} has no column called {name}; it has {abbreviate_names(list(table))}"
+        )
+
+
+def read_labels(
+    path: Path, project: "Project", id_column: str | None = None
+) -> tuple[list[LabelLine], int]:
+    """Read the labels of a file, and count the rows without one.
+
+    A table has the columns id and label, and may have by and seconds; others are ignored. Ids may
+    also be in ``id_column``, in the id column of the campaign or, for images, in the columns file,
+    item or path.
+    """
+    table = read_label_table(path)
+    if table is None:
+        return _read_tool_export(path, project)
     key = id_column or _find_id_column(table, project)
-    for name in (key, "label"):
-        if name not in table:
-            raise BadInput(
-                f"{path} has no column called {name}; it has {abbreviate_names(list(table))}"
-            )
+    _require_column(path, table, key)
     first = 2 if path.suffix in (".csv", ".tsv") else 1  # row numbers as in a spreadsheet
     lines, blank, find_item = [], 0, project.items.find
     for number, row in enumerate(iterate_rows(table), first):
@@ -235,7 +250,7 @@ def read_labels(
         seconds = _parse_seconds(where, row.get("seconds"))
         try:
             item, label = (
-                find_item(row.get(key), named=key in ("file", "item")),
+                find_item(row.get(key), named=key in _PATH_COLUMNS),
                 parse_label(row["label"]),
             )
         except LabelwiseError as error:
@@ -251,7 +266,7 @@ def _find_id_column(table: "Columns", project: "Project") -> str:
     if "id" not in table and own is not None:
         return own
     if project.kind == "images" and "id" not in table:
-        return "item" if "item" in table and "file" not in table else "file"
+        return next((name for name in _PATH_COLUMNS if name in table), _PATH_COLUMNS[0])
     return "id"
 
 

@@ -7,7 +7,8 @@ ever sees. The data come with scikit-learn, and every number is computed on the 
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from labelwise.benchmark.labelling_run import (
 from labelwise.benchmark.processes import call_in_processes
 from labelwise.benchmark.protocol import Entrant
 from labelwise.benchmark.statistics import Estimate, bootstrap, labels_needed, mean_estimate
-from labelwise.errors import BadInput, LabelwiseWarning, require_extra
+from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency, require_extra
 from labelwise.learner import Label, Learner
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.pool.blocks import Progress
@@ -39,11 +40,21 @@ TRAINING: dict[str, Any] = {"epochs": 60, "lr": 0.01, "weight_decay": 1e-3, "bat
 """Of the networks that some strategies read; all labels fit in one batch."""
 
 
+def choose_strategies() -> tuple[str, ...]:
+    """The strategies of the demo, without torch only those that read no network."""
+    found = []
+    for name in DEMONSTRATED:
+        with suppress(MissingDependency):
+            _find_reader(name)
+            found.append(name)
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class DemoPlan:
     """Settings of the demo."""
 
-    strategies: tuple[str, ...] = DEMONSTRATED
+    strategies: tuple[str, ...] = field(default_factory=choose_strategies)
     seeds: int = 12  # runs of each; a seed fixes the split and the training
     batch: int = 10  # labels bought at a time
     labels: int = 130
