@@ -55,7 +55,12 @@ def test_coco_lists_open_picks_and_all_classes(folder):
 
 def test_cvat_has_one_tag_per_labelled_image(folder):
     write_image_labels(folder / "c.xml", "cvat", IMAGES, [], folder)
-    images = ElementTree.parse(folder / "c.xml").getroot().findall("image")
+    root = ElementTree.parse(folder / "c.xml").getroot()
+    assert [name.text for name in root.findall("meta/task/labels/label/name")] == [
+        "cat",
+        "<dog> & co",
+    ]
+    images = root.findall("image")
     assert [len(image.findall("tag")) for image in images] == [1, 0, 1]
     assert images[1].attrib == {"id": "1", "name": "a/2.png", "width": "5", "height": "2"}
 

@@ -49,7 +49,7 @@ def write_image_labels(
     elif form == "coco":
         write_json(path, _make_coco(images, names, folder), indent=1)
     else:
-        root = _make_cvat(images, folder)
+        root = _make_cvat(images, names, folder)
         ElementTree.indent(root)
         write_text(path, ElementTree.tostring(root, "unicode") + "\n")
 
@@ -79,9 +79,15 @@ def _make_coco(images: Sequence[ImageLabel], names: Sequence[str], folder: Path)
     return {"images": listed, "annotations": annotations, "categories": categories}
 
 
-def _make_cvat(images: Sequence[ImageLabel], folder: Path) -> ElementTree.Element:
+def _make_cvat(
+    images: Sequence[ImageLabel], names: Sequence[str], folder: Path
+) -> ElementTree.Element:
     root = ElementTree.Element("annotations")
     ElementTree.SubElement(root, "version").text = "1.1"
+    task = ElementTree.SubElement(ElementTree.SubElement(root, "meta"), "task")
+    labels = ElementTree.SubElement(task, "labels")
+    for name in names:
+        ElementTree.SubElement(ElementTree.SubElement(labels, "label"), "name").text = name
     for number, image in enumerate(images):
         width, height = _read_size(folder / image.path)
         about = {"name": image.path, "width": str(width), "height": str(height)}
