@@ -29,6 +29,7 @@ from labelwise.benchmark.batched import (
     BestEpoch,
     LastLayerLearner,
     TrainingTask,
+    fit_together,
 )
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
@@ -53,6 +54,7 @@ from labelwise.learners.primal_dual import PrimalDualLearner
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.pool.ids import Keys
 from labelwise.pool.pool import Pool
+from labelwise.rounds.default_strategies import BASELINE
 from labelwise.strategies import get
 
 DRAWS = {"variational": 100, "laplace": 50}  # Number of members
@@ -180,6 +182,17 @@ def make_models(
         for name in protocol.networks
     }
     return ModelSet(learners, [pool] * len(learners), [test] * len(learners))
+
+
+def train_on_first(
+    protocol: Protocol, split: DataSplit, device: Device, seed: int, targets: Array = None
+) -> ModelSet:
+    """The networks of a study, trained on the first labels; ``targets`` are those of the pool."""
+    models = make_models(protocol, Entrant(BASELINE), split, device)
+    places = split.find_positions(split.first)
+    values = split.targets if targets is None else targets
+    fit_together(models.make_tasks(places, values[places], None, seed))
+    return models
 
 
 def make_picker(

@@ -9,8 +9,9 @@ With :math:`w_i(U^j)` the :math:`\ell_p` Lewis weight of item :math:`i` in the f
 :math:`c_i` times out of :math:`m`, weighs :math:`c_i / (m p_i)`, so that the weighted sum of any
 loss over the picks estimates its sum over the pool for every p: the factor
 :math:`(m p_i)^{-1/p}` of the theory is inside a p-th power. Stopping at ``budget`` distinct
-items makes these weights a little too large: by a few percent on average for 5 of 12 items, by less
-in larger pools. ``sampling="poisson"``, which has no such bias, keeps each item independently with
+items makes these weights too large on average: little in large pools, by several percent for 5 of
+12 items, and by more where few items have most of the probability. ``sampling="poisson"``, which
+has no such bias, keeps each item independently with
 probability :math:`\pi_i = \min(1, \beta t_i)` and weighs it :math:`1/\pi_i`; the number of picks
 is then random and ``budget`` on average.
 

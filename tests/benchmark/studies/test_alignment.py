@@ -20,8 +20,7 @@ TINY = change_protocol(
 
 
 def values(quantity, strategy="dynamics"):
-    lines = study_alignment(TINY, Entrant(strategy, {"quantity": quantity}), 0, CPU)
-    return {line.labels: line.value for line in lines}
+    return dict(study_alignment(TINY, Entrant(strategy, {"quantity": quantity}), 0, CPU))
 
 
 def test_every_quantity_is_measured_for_every_size_of_batch():

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
+from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.protocols import get
 from labelwise.benchmark.studies.network import (
     StudentProblem,
     evaluate_student,
-    iterate_network,
     make_problem,
+    study_network,
 )
 
 SMALL = change_protocol(
@@ -57,7 +58,7 @@ def test_a_weight_of_two_is_the_item_twice():
 
 def test_all_labels_leave_no_excess_risk_and_few_leave_much():
     every = change_protocol(SMALL, settings={**SMALL.settings, "budgets": (2, 6)})
-    values = dict(iterate_network(every, Entrant("random"), 0))
+    values = dict(study_network(every, Entrant("random"), 0, find_device("cpu")))
     assert list(values) == [40, 120]
     assert values[120] == pytest.approx(0.0, abs=1e-9)
     assert values[40] > 0.01

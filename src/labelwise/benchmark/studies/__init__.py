@@ -20,7 +20,7 @@ generation      steps of ascent        generated_quantity       dual or entropy 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from labelwise.benchmark.devices import Device
+from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.alignment import study_alignment
@@ -37,30 +37,48 @@ from labelwise.benchmark.studies.query import study_first_query
 from labelwise.benchmark.studies.ratio import study_ratio
 from labelwise.benchmark.studies.recovery import study_recovery
 
+LineStudy = Callable[[Protocol, Entrant, int, Device], Iterator[RoundResult]]
+ValueStudy = Callable[[Protocol, Entrant, int, Device], Iterator[tuple[int, float]]]
+
 
 @dataclass(frozen=True)
 class Study:
     """A function ``lines(protocol, entrant, seed, device)``, and its number of lines."""
 
-    lines: Callable[[Protocol, Entrant, int, Device], Iterator[RoundResult]]
+    lines: LineStudy
     count_rounds: Callable[[Protocol], int]
 
+    @classmethod
+    def of_values(cls, values: ValueStudy, count_rounds: Callable[[Protocol], int]) -> "Study":
+        """A study that gives the ``labels`` and the value of every line, which is timed here."""
 
-def _count_budgets(protocol: Protocol) -> int:
-    return len(protocol.settings["budgets"])
+        def lines(
+            protocol: Protocol, entrant: Entrant, seed: int, device: Device
+        ) -> Iterator[RoundResult]:
+            clock = DeviceClock(device)
+            run = values(protocol, entrant, seed, device)
+            for number, (labels, value) in enumerate(run):
+                yield make_line(protocol, entrant, seed, device, number, labels, value, clock.lap())
+
+        return cls(lines, count_rounds)
+
+
+def _count(name: str) -> Callable[[Protocol], int]:
+    """The number of lines: one for every entry of a setting."""
+    return lambda protocol: len(protocol.settings[name])
 
 
 STUDIES = {
     "first_query": Study(study_first_query, lambda protocol: 1),
-    "growth": Study(study_growth, lambda protocol: len(protocol.networks)),
-    "encoder_growth": Study(study_encoder_growth, lambda it: len(it.settings["encoders"])),
-    "shared_items": Study(study_shared_items, lambda it: len(it.settings["percents"])),
+    "growth": Study.of_values(study_growth, lambda protocol: len(protocol.networks)),
+    "encoder_growth": Study.of_values(study_encoder_growth, _count("encoders")),
+    "shared_items": Study.of_values(study_shared_items, _count("percents")),
     "encoder_heads": Study(study_encoder_heads, lambda protocol: protocol.rounds + 1),
     "frozen": Study(study_frozen, lambda protocol: protocol.rounds + 1),
-    "ratio": Study(study_ratio, lambda protocol: len(protocol.settings["epochs"])),
-    "recovery": Study(study_recovery, _count_budgets),
-    "network": Study(study_network, _count_budgets),
-    "alignment": Study(study_alignment, lambda protocol: len(protocol.settings["batches"])),
-    "generation": Study(study_generation, lambda protocol: len(protocol.settings["steps"])),
+    "ratio": Study.of_values(study_ratio, _count("epochs")),
+    "recovery": Study.of_values(study_recovery, _count("budgets")),
+    "network": Study.of_values(study_network, _count("budgets")),
+    "alignment": Study.of_values(study_alignment, _count("batches")),
+    "generation": Study.of_values(study_generation, _count("steps")),
 }
 """All studies by name."""

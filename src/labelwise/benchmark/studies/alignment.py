@@ -10,16 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from labelwise.arrays import to_numpy
-from labelwise.benchmark.batched import fit_together
 from labelwise.benchmark.benchmark_run import BatchSelector
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
+from labelwise.benchmark.devices import Device
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.models import make_models
+from labelwise.benchmark.models import train_on_first
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.learners.tangent_kernel import tangent_kernel
-from labelwise.rounds.default_strategies import BASELINE
 from labelwise.theory.alignment_bounds import generalisation_bound
 from labelwise.theory.dynamics import dynamics_agreement, one_hot
 from labelwise.theory.mmd import subset_mmd
@@ -27,15 +24,12 @@ from labelwise.theory.mmd import subset_mmd
 
 def study_alignment(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
-    """One line per size of the batch, in the protocol's setting ``batches``."""
-    clock = DeviceClock(device)
+) -> Iterator[tuple[int, float]]:
+    """One value per size of the batch, in the protocol's setting ``batches``."""
     split = split_dataset(protocol, seed)
-    models = make_models(protocol, Entrant(BASELINE), split, device)
+    models = train_on_first(protocol, split, device, mix_seed(seed, 0, TRAINING))
+    (learner,) = models.learners.values()
     places = split.find_positions(split.first)
-    tasks = models.make_tasks(places, split.targets[places], None, mix_seed(seed, 0, TRAINING))
-    fit_together(tasks)
-    learner = tasks[0].learner
     quantity = entrant.options["quantity"]
     reader = BatchSelector(protocol, Entrant(entrant.strategy), split, models.pool)
     rows = {} if quantity == "agreement" else reader.represent(learner)
@@ -60,4 +54,4 @@ def study_alignment(
             value = dynamics_agreement(
                 kernel, outputs, targets, batch=batch, labelled=len(places), draws=draws, seed=seed
             ).correlation
-        yield make_line(protocol, entrant, seed, device, number, batch, value, clock.lap())
+        yield batch, value

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from labelwise.arrays import HostArray, to_numpy
-from labelwise.benchmark.batched import fit_together
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
+from labelwise.benchmark.devices import Device
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.models import make_models, make_picker
+from labelwise.benchmark.models import make_picker, train_on_first
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.kernels.information.uncertainty import entropy
 from labelwise.learners.primal_dual.generation import GenerationPath, generate_items
@@ -25,18 +23,16 @@ from labelwise.learners.torch_learner import TorchLearner
 
 def study_generation(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
-    """One line per number of steps, in the protocol's setting ``steps``."""
-    clock = DeviceClock(device)
+) -> Iterator[tuple[int, float]]:
+    """One value per number of steps, in the protocol's setting ``steps``."""
     path, plain = generate_path(protocol, entrant.strategy, seed, device)
-    for number, step in enumerate(protocol.settings["steps"]):
+    for step in protocol.settings["steps"]:
         if entrant.options["quantity"] == "dual":
             values = path.duals[step]
         else:
             rows = plain.represent(path.inputs[step], ["probabilities"])
             values = np.asarray(entropy(to_numpy(rows["probabilities"])))
-        mean = float(values.mean())
-        yield make_line(protocol, entrant, seed, device, number, step, mean, clock.lap())
+        yield step, float(values.mean())
 
 
 def generate_path(
@@ -51,12 +47,11 @@ def generate_path(
     """
     split = split_dataset(protocol, seed)
     entrant = Entrant(strategy, learner={"epsilon": protocol.settings["epsilon"]})
-    models = make_models(protocol, entrant, split, device)
+    models = train_on_first(protocol, split, device, mix_seed(seed, 0, TRAINING))
+    (plain,) = models.learners.values()
     picker = make_picker(protocol, entrant, split, device)
     assert picker is not None  # the strategy reads duals
     places = split.find_positions(split.first)
-    tasks = models.make_tasks(places, split.targets[places], None, mix_seed(seed, 0, TRAINING))
-    fit_together(tasks)
     picker.fit(split.inputs[places], split.targets[places], seed=mix_seed(seed, 0, PICKING))
     starts = _choose_starts(picker.represent(split.inputs, ["duals"])["duals"], places, protocol)
     path = generate_items(
@@ -66,7 +61,7 @@ def generate_path(
         step_size=protocol.settings["step_size"],
         box=(float(split.inputs.min()), float(split.inputs.max())),
     )
-    return path, tasks[0].learner
+    return path, plain
 
 
 def _choose_starts(duals: HostArray, labelled: HostArray, protocol: Protocol) -> HostArray:

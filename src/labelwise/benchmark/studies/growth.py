@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Floats, to_numpy
-from labelwise.benchmark.batched import fit_together
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
-from labelwise.benchmark.models import make_models
+from labelwise.benchmark.devices import Device
+from labelwise.benchmark.models import train_on_first
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.benchmark.studies.encoded import SUFFIX, combine_encoders, load_encoded
 from labelwise.kernels.linear.leverage import leverage_scores
 from labelwise.kernels.linear.lewis import lewis_weights
-from labelwise.rounds.default_strategies import BASELINE
 
 ORDER = 19
 """Random stream of the order of encoders."""
@@ -27,20 +24,19 @@ ORDER = 19
 
 def study_growth(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
+) -> Iterator[tuple[int, float]]:
     """Growth of the sum of the largest weights with the number of models.
 
     The option ``p`` is that of the Lewis weights; ``curve="ranks"`` gives the sum of the models'
     ranks instead, which is an upper bound.
     """
     models = _iterate_features(protocol, seed, device)
-    weights = (_compute_weights(features, _get_power(entrant)) for features in models)
-    yield from _make_lines(protocol, entrant, seed, device, weights)
+    yield from _add_models(entrant, (_compute_weights(own, _get_power(entrant)) for own in models))
 
 
 def study_encoder_growth(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
+) -> Iterator[tuple[int, float]]:
     """The same for frozen encoders, in an order drawn by the seed."""
     settings = protocol.settings
     key = protocol.dataset.removesuffix(SUFFIX), tuple(settings["encoders"])
@@ -49,27 +45,25 @@ def study_encoder_growth(
         _weigh_encoder(*key, settings.get("components"), int(place), _get_power(entrant))
         for place in order
     )
-    yield from _make_lines(protocol, entrant, seed, device, weights)
+    yield from _add_models(entrant, weights)
 
 
 def study_shared_items(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
+) -> Iterator[tuple[int, float]]:
     r"""Items of high leverage that a batch for all models shares with each of them.
 
-    One line per percentage ``t`` in the protocol's setting ``percents``:
+    One value per percentage ``t`` in the protocol's setting ``percents``:
 
     .. math:: \kappa(t) = \frac1k \sum_j |I_j^t \cap I^t| / |I^t|,
 
     where :math:`I_j^t` are the ``t`` percent of items with the highest leverage by model ``j``, and
     :math:`I^t` those with the highest maximum over the ``k`` models.
     """
-    clock = DeviceClock(device)
     features = _iterate_features(protocol, seed, device)
     each = np.stack([_compute_weights(own, _get_power(entrant)) for own in features])
-    for number, percent in enumerate(protocol.settings["percents"]):
-        share = measure_sharing(each, percent)
-        yield make_line(protocol, entrant, seed, device, number, percent, share, clock.lap())
+    for percent in protocol.settings["percents"]:
+        yield percent, measure_sharing(each, percent)
 
 
 def measure_sharing(weights: Floats, percent: float) -> float:
@@ -84,19 +78,15 @@ def measure_sharing(weights: Floats, percent: float) -> float:
     return float(np.isin(tops, common).mean())
 
 
-def _make_lines(
-    protocol: Protocol, entrant: Entrant, seed: int, device: Device, weights: Iterable[Floats]
-) -> Iterator[RoundResult]:
-    """A line after every model: the sum of the items' largest weights, or of the ranks."""
-    clock = DeviceClock(device)
+def _add_models(entrant: Entrant, weights: Iterable[Floats]) -> Iterator[tuple[int, float]]:
+    """After every model the sum of the items' largest weights, or of the ranks."""
     largest: Floats | None = None
     ranks = 0.0
-    for number, own in enumerate(weights):
+    for count, own in enumerate(weights, start=1):
         largest = own if largest is None else np.maximum(largest, own)
         ranks += float(own.sum())
         bounded = min(ranks, float(len(own)))
-        value = bounded if entrant.options.get("curve") == "ranks" else float(largest.sum())
-        yield make_line(protocol, entrant, seed, device, number, number + 1, value, clock.lap())
+        yield count, bounded if entrant.options.get("curve") == "ranks" else float(largest.sum())
 
 
 def _get_power(entrant: Entrant) -> float:
@@ -123,10 +113,7 @@ def _weigh_encoder(
 def _iterate_features(protocol: Protocol, seed: int, device: Device) -> Iterator[Any]:
     """The pool's features by each network, trained on the same first labels."""
     split = split_dataset(protocol, seed)
-    models = make_models(protocol, Entrant(BASELINE), split, device)
-    places = split.find_positions(split.first)
-    targets = np.eye(split.outputs, dtype=np.float32)[split.targets[places]]
-    tasks = models.make_tasks(places, targets, None, seed)
-    fit_together(tasks)
-    for task in tasks:
-        yield task.learner.represent(models.pool, ["features"])["features"]
+    targets = np.eye(split.outputs, dtype=np.float32)[split.targets]
+    models = train_on_first(protocol, split, device, seed, targets)
+    for learner in models.learners.values():
+        yield learner.represent(models.pool, ["features"])["features"]

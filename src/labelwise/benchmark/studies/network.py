@@ -29,11 +29,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from labelwise.arrays import Floats, Ids
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
+from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult
-from labelwise.selection.request import select
-from labelwise.strategies import get
+from labelwise.benchmark.studies.recovery import iterate_picks
 
 STREAM = 29
 """Random stream of the problem."""
@@ -115,27 +113,13 @@ def make_problem(protocol: Protocol, seed: int) -> StudentProblem:
 
 
 def study_network(
-    protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
+    protocol: Protocol, entrant: Entrant, seed: int, _: Device
+) -> Iterator[tuple[int, float]]:
     """Excess risk of a network trained on few labels."""
-    clock = DeviceClock(device)
-    for number, (budget, value) in enumerate(iterate_network(protocol, entrant, seed)):
-        yield make_line(protocol, entrant, seed, device, number, budget, value, clock.lap())
-
-
-def iterate_network(protocol: Protocol, entrant: Entrant, seed: int) -> Iterator[tuple[int, float]]:
-    """Labels and excess risk by budget."""
     problem = make_problem(protocol, seed)
     features = problem.compute_gradients()
     every = np.arange(len(features))
     least = problem.measure_risk(problem.fit(every, np.ones(len(features))))
-    needs = get(entrant.strategy).needs
-    for times in protocol.settings["budgets"]:
-        budget = int(times * features.shape[1])
-        given = {"features": features} if needs else {"ids": every}
-        picked = select(entrant.strategy, budget, seed=seed, **given, **entrant.options)
-        weights = np.ones(budget)
-        if picked.weights is not None and (entrant.weights or protocol.weights) != "none":
-            weights = picked.training_weights()
-        found = problem.measure_risk(problem.fit(picked.ids, weights))
-        yield budget, (found - least) / least
+    for ids, weights in iterate_picks(protocol, entrant, features, features.shape[1], seed):
+        found = problem.measure_risk(problem.fit(ids, weights))
+        yield len(ids), (found - least) / least

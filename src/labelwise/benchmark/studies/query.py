@@ -9,18 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from labelwise.benchmark.batched import fit_together
 from labelwise.benchmark.benchmark_run import BatchSelector
 from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.models import make_models
+from labelwise.benchmark.models import train_on_first
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import DataSplit, split_dataset
 from labelwise.learner import Learner
 from labelwise.learners.inputs import Items
 from labelwise.pool.rows import Rows
-from labelwise.rounds.default_strategies import BASELINE
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 
@@ -78,11 +76,8 @@ def query_batch(
 
 def _represent_pool(protocol: Protocol, seed: int, device: Device) -> RepresentedPool:
     split = split_dataset(protocol, seed)
-    models = make_models(protocol, Entrant(BASELINE), split, device)
-    places = split.find_positions(split.first)
     clock = DeviceClock(device)
-    seed = mix_seed(seed, 0, TRAINING)
-    fit_together(models.make_tasks(places, split.targets[places], None, seed))
+    models = train_on_first(protocol, split, device, mix_seed(seed, 0, TRAINING))
     seconds = {"train": clock.lap()}
     rows = models.reader.represent(models.pool, list(NAMES))
     seconds["represent"] = clock.lap()

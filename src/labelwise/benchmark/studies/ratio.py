@@ -6,16 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from labelwise.arrays import to_numpy
-from labelwise.benchmark.batched import BatchableLearner, fit_together
+from labelwise.benchmark.batched import BatchableLearner
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.devices import Device, DeviceClock, make_line, move_items
-from labelwise.benchmark.models import make_models
+from labelwise.benchmark.devices import Device, move_items
+from labelwise.benchmark.models import train_on_first
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.learners.gradients import summed_gradient
 from labelwise.learners.network import evaluation_mode
-from labelwise.rounds.default_strategies import BASELINE
 
 BATCH = 256
 """Batch size of the summed gradient."""
@@ -23,28 +21,23 @@ BATCH = 256
 
 def study_ratio(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
+) -> Iterator[tuple[int, float]]:
     """The approximation ratio of random batches, after more and more epochs of training.
 
     The option ``b`` is the size of the batches. Every line is a separate training.
     """
-    clock = DeviceClock(device)
     split = split_dataset(protocol, seed)
-    places = split.find_positions(split.first)
-    left = np.setdiff1d(np.arange(len(split.ids)), places)
+    left = np.setdiff1d(np.arange(len(split.ids)), split.find_positions(split.first))
     rng = np.random.default_rng([seed, int(entrant.options["b"])])
     draws = [
         rng.choice(left, size=int(entrant.options["b"]), replace=False)
         for _ in range(protocol.settings["draws"])
     ]
-    for number, epochs in enumerate(protocol.settings["epochs"]):
+    for epochs in protocol.settings["epochs"]:
         trained = replace(protocol, learner={**protocol.learner, "epochs": epochs})
-        models = make_models(trained, Entrant(BASELINE), split, device)
-        tasks = models.make_tasks(places, split.targets[places], None, seed)
-        fit_together(tasks)
-        values = [_measure_ratio(tasks[0].learner, split.inputs[draw], device) for draw in draws]
-        value = float(np.mean(values))
-        yield make_line(protocol, entrant, seed, device, number, epochs, value, clock.lap())
+        (learner,) = train_on_first(trained, split, device, seed).learners.values()
+        values = [_measure_ratio(learner, split.inputs[draw], device) for draw in draws]
+        yield epochs, float(np.mean(values))
 
 
 def _measure_ratio(learner: BatchableLearner, inputs: Arrays, device: Device) -> float:

@@ -26,12 +26,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, to_numpy
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
-from labelwise.benchmark.models import make_models
+from labelwise.benchmark.devices import Device
+from labelwise.benchmark.models import train_on_first
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
-from labelwise.rounds.default_strategies import BASELINE
 from labelwise.selection.request import select
 from labelwise.strategies import get
 
@@ -44,32 +42,28 @@ _kept: dict[str, Any] = {}
 
 def study_recovery(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[RoundResult]:
-    """Excess error of weighted least squares on few labels."""
-    clock = DeviceClock(device)
-    for number, (budget, value) in enumerate(iterate_recovery(protocol, entrant, seed, device)):
-        yield make_line(protocol, entrant, seed, device, number, budget, value, clock.lap())
-
-
-def iterate_recovery(
-    protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[tuple[int, float]]:
-    """Labels and error by budget."""
+    """Excess error of weighted least squares on few labels."""
     features, values, columns = make_recovery_problem(protocol, seed, device)
     best = np.linalg.lstsq(features, values)[0]
     residual = float(np.square(features @ best - values).sum())
+    for ids, weights in iterate_picks(protocol, entrant, features, columns, seed):
+        roots = np.sqrt(weights)[:, None]
+        found = np.linalg.lstsq(features[ids] * roots, values[ids] * roots)[0]
+        yield len(ids), float(np.square(features @ (found - best)).sum()) / residual
+
+
+def iterate_picks(
+    protocol: Protocol, entrant: Entrant, features: Floats, columns: int, seed: int
+) -> Iterator[tuple[Ids, Floats]]:
+    """Picks and their weights by budget, in multiples of a number of columns."""
     needs = get(entrant.strategy).needs
+    given = {"features": features} if needs else {"ids": np.arange(len(features))}
     for times in protocol.settings["budgets"]:
         budget = int(times * columns)
-        given = {"features": features} if needs else {"ids": np.arange(len(features))}
         picked = select(entrant.strategy, budget, seed=seed, **given, **entrant.options)
-        weights = np.ones(budget)
-        if picked.weights is not None and (entrant.weights or protocol.weights) != "none":
-            weights = picked.training_weights()
-        roots = np.sqrt(weights)[:, None]
-        rows, known = features[picked.ids] * roots, values[picked.ids] * roots
-        found = np.linalg.lstsq(rows, known)[0]
-        yield budget, float(np.square(features @ (found - best)).sum()) / residual
+        weighted = picked.weights is not None and (entrant.weights or protocol.weights) != "none"
+        yield picked.ids, picked.training_weights() if weighted else np.ones(budget)
 
 
 def make_recovery_problem(
@@ -108,11 +102,8 @@ def _make_trained_problem(
     key = protocol, seed, device
     if _kept.get("key") != key:
         split = split_dataset(protocol, seed)
-        models = make_models(protocol, Entrant(BASELINE), split, device)
-        places = split.find_positions(split.first)
-        (task,) = models.make_tasks(places, split.targets[places], None, seed)
-        task.fit()
-        rows = task.learner.represent(models.pool, ["features"])["features"]
+        models = train_on_first(protocol, split, device, seed)
+        rows = models.reader.represent(models.pool, ["features"])["features"]
         features = np.asarray(to_numpy(rows), dtype=np.float64)
         alive = features.std(axis=0) > 1e-6 * features.std()
         columns = np.concatenate([features[:, alive], np.ones((len(features), 1))], axis=1)
