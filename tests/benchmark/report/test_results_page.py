@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelwise.benchmark.protocols import experiments
+
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "results"
 PAGE = "\n".join(path.read_text() for path in sorted(FOLDER.glob("papers_*.md")))
 GENERATED = re.compile(r"<!-- papers (\w+) (\S+)([\d ]*) -->\n(.*?)<!-- end -->", re.S)
@@ -33,19 +35,20 @@ def read_curves(file, up_to):
     return curves
 
 
-def compute_areas(curves):
-    """Mean heights by seed, of the runs that reach every number of labels."""
-    labels = sorted({count for runs in curves.values() for run in runs.values() for count in run})
-    width = labels[-1] - labels[0]
+def find_complete(curves):
+    """The runs that reach every number of labels."""
+    labels = {count for runs in curves.values() for run in runs.values() for count in run}
     return {
-        name: {
-            seed: sum((high - low) * (run[low] + run[high]) / 2 for low, high in pairwise(labels))
-            / width
-            for seed, run in runs.items()
-            if run.keys() == set(labels)
-        }
+        name: {seed: run for seed, run in runs.items() if run.keys() == labels}
         for name, runs in curves.items()
     }
+
+
+def compute_area(run):
+    """The mean height of a curve."""
+    pairs = list(pairwise(sorted(run)))
+    height = sum((high - low) * (run[low] + run[high]) / 2 for low, high in pairs)
+    return height / (pairs[-1][1] - pairs[0][0])
 
 
 def find_parts(form):
@@ -68,7 +71,11 @@ def find_parts(form):
 
 @pytest.mark.parametrize(("file", "limit", "rows"), find_parts("table"))
 def test_areas_and_differences_to_random_are_those_of_the_lines(file, limit, rows):
-    areas = compute_areas(read_curves(file, *(limit or [10**9])))
+    complete = find_complete(read_curves(file, *(limit or [10**9])))
+    areas = {
+        name: {seed: compute_area(run) for seed, run in runs.items()}
+        for name, runs in complete.items()
+    }
     accuracy = read_lines(file)[0]["metric"] == "accuracy"
     scale, digits = (100, 2) if accuracy else (1, 4)
     sign = 1 if read_lines(file)[0]["higher_is_better"] else -1
@@ -106,7 +113,7 @@ def test_means_of_rounds_are_those_of_the_lines(file, counts, rows):
 
 
 OVERVIEW = "".join(found[4] for found in GENERATED.finditer(PAGE) if found[1] == "overview")
-ROWS = [row.split(" | ") for row in OVERVIEW.splitlines() if row.count(" | ") == 6]
+ROWS = [row[2:-2].split(" | ") for row in OVERVIEW.splitlines() if row.count(" | ") == 6]
 VERDICTS = [row for row in ROWS if row[2] not in ("", "verdict") and "no claim" not in row[2]]
 
 
@@ -116,6 +123,22 @@ def test_a_verdict_has_a_detectable_difference_and_a_test(row):
     assert difference and float(detectable.split()[0]) > 0 and ".jsonl" in lines
     if verdict.startswith(("holds", "does not", "below")) and "no difference from" not in verdict:
         assert float(p_value) <= 0.05
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if ".jsonl" in row[6]], ids=lambda row: row[0])
+def test_a_row_says_how_many_runs_are_complete(row):
+    (file,) = re.findall(r"\(benchmark/([\w-]+)\.jsonl\)", row[6])
+    labels = re.search(r"([\d,]+) of [\d,]+ labels", row[1])
+    limit = int(labels[1].replace(",", "")) if labels else 10**9
+    counts = {len(runs) for runs in find_complete(read_curves(file, limit)).values()}
+    if len({line["experiment"] for line in read_lines(file)}) == 1:
+        assert {int(number) for number in re.findall(r"(\d+) seeds", row[1])} == counts
+
+
+def test_experiments_on_the_pages_exist():
+    named = re.findall(r"`([a-z]+-(?:fig|table)[\w-]+)", " ".join(row[1] for row in ROWS))
+    named += re.findall(r"benchmark run\s+([a-z][\w-]+)", PAGE)
+    assert len(named) > 30 and set(named) <= set(experiments())
 
 
 @pytest.mark.parametrize("page", ["results/benchmark.md", "decisions/defaults-from-results.md"])
