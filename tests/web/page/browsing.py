@@ -29,8 +29,8 @@ def wait_saved(page: Any) -> None:
 def wait_told(page: Any, words: str) -> None:
     """Until the page has said something, which it hides again after some seconds."""
     page.wait_for_function(
-        "words => ['notice', 'live'].some("
-        "(name) => document.getElementById(name).textContent.includes(words))",
+        r"""words => ['notice', 'live'].some((name) =>
+            document.getElementById(name).textContent.replace(/\s/g, ' ').includes(words))""",
         arg=words,
     )
 

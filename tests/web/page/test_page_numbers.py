@@ -24,8 +24,9 @@ def train(labelling, scores, *, held_out=200, **metrics):
 def read_advice(page):
     """The advice, and the rules behind a click."""
     page.locator(".advice summary").click()
-    says = page.locator(".advice p").first.inner_text()
-    return says, page.locator(".advice details").inner_text()
+    parts = (page.locator(".advice p").first, page.locator(".advice details"))
+    says, rules = (part.inner_text().replace("\u00a0", " ") for part in parts)
+    return says, rules
 
 
 def test_a_drop_of_the_accuracy_is_not_called_flat(make, visit):
@@ -49,7 +50,7 @@ def test_the_forecast_starts_from_the_accuracy_that_is_shown(make, visit, last):
     shown(page)
     page.locator(".curve").wait_for()
     shown_now = page.locator(".learning").get_by_text("Trained on").inner_text()
-    now = float(re.search(r"accuracy ([\d.]+) %", shown_now)[1])
+    now = float(re.search(r"accuracy ([\d.]+)\s%", shown_now)[1])
     _, rules = read_advice(page)
     gain, goal = re.search(r"by ([\d.]+) points .*, to ([\d.]+) %", rules).groups()
     assert now == pytest.approx(100 * last)

@@ -31,6 +31,7 @@ def test_the_learning_curve_grows_while_the_page_is_open(make, visit):
     curve = page.get_by_role("img", name="Learning curve, accuracy")
     curve.wait_for()
     name = curve.get_attribute("aria-label")
+    name = name.replace("\u00a0", " ")
     assert name.endswith("71 % with 50 labels, 83 % with 100 labels, 88.5 % with 150 labels")
     heights = [float(one.get_attribute("cy")) for one in curve.locator("circle").all()]
     assert heights == sorted(heights, reverse=True)
