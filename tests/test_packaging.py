@@ -49,6 +49,7 @@ def test_the_source_distribution_holds_tests_docs_and_changelog(distributions):
     with tarfile.open(distributions[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"CHANGELOG.md", "Makefile", "docs/index.md", "tests/test_packaging.py"} <= names
+    assert {"Dockerfile", "compose.yaml"} <= names
 
 
 def test_the_wheel_holds_every_data_file_of_the_package(distributions):
@@ -56,6 +57,8 @@ def test_the_wheel_holds_every_data_file_of_the_package(distributions):
         packed = set(wheel.namelist())
     tracked = run("git", "-C", ROOT, "ls-files", "src/labelwise").split()
     assert {name.removeprefix("src/") for name in tracked} <= packed
+    licences = {name.rpartition("licenses/")[2] for name in packed if "licenses/" in name}
+    assert {"LICENSE", "NOTICE"} <= licences
 
 
 def read_image_commands():
