@@ -117,7 +117,7 @@ def test_mistakes_are_one_line(photos, arguments, message, capsys):
 def test_encoders_are_listed_and_those_of_the_package_need_no_download(capsys):
     code, said, _ = answer(capsys, "encoders")
     assert code == 0
-    for word in ("1,280", "384", "6.7 MB", "22.9 MB", "ready", "fetch", "tfidf"):
+    for word in ("1,280", "384", "6.7 MB", "22.9 MB", "ready", "tfidf", "timm:NAME"):
         assert word in said
     assert run(["encoders", "fetch", "tfidf", "efficientnet_lite0"]) == 0
     said = capsys.readouterr().out

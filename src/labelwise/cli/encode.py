@@ -13,10 +13,10 @@ from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, Te
 from labelwise.cli.console import print_table, show_progress, split_names
 from labelwise.cli.files import check_output_file
 from labelwise.display import escape_text, format_count
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, LabelwiseError
 
 if TYPE_CHECKING:
-    from labelwise.encoders.encoder import Encoder, Kind
+    from labelwise.encoders.encoder import Kind
     from labelwise.encoders.registry import BuiltInEncoder
 
 encoders_group = typer.Typer(invoke_without_command=True)
@@ -152,10 +152,17 @@ def list_encoders(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     rows: list[tuple[str, ...]] = []
+    notes = []
     for entry in BUILT_IN.values():
         size = f"{entry.megabytes:g} MB" if entry.megabytes else "-"
         dimension = f"{entry.dimension:,}" if entry.dimension else "up to 100"
-        state, speed = _measure_speed(entry)
+        state, speed = "to download", "-"
+        try:
+            if entry.is_ready:
+                state, speed = "ready", _measure_speed(entry)
+        except LabelwiseError as error:
+            state = "unusable"
+            notes.append(str(error))
         rows.append((entry.name, entry.kind, dimension, size, speed, state, entry.about))
     for spec, kind, library, about in _OTHER:
         state = "ready" if find_spec(library) else "to install"
@@ -163,34 +170,26 @@ def list_encoders(context: typer.Context) -> None:
     print_table(("encoder", "kind", "features", "size", "items/s", "state", "about"), rows)
     missing = [entry.name for entry in BUILT_IN.values() if not entry.is_ready]
     if missing:
-        print(f"To download: labelwise encoders fetch {' '.join(missing)}")
+        notes.append(f"to download: labelwise encoders fetch {' '.join(missing)}")
+    for note in notes:
+        print(note)
 
 
-def _measure_speed(entry: "BuiltInEncoder") -> tuple[str, str]:
-    """Whether an encoder can be used, and how many items a second it encodes."""
-    from labelwise.encoders import open_encoder
-
-    if not entry.is_ready:
-        return "to download", "-"
-    texts = [f"item {number} of a list of short texts to encode" for number in range(64)]
-    try:
-        encoder = open_encoder(entry.name, entry.kind, corpus=texts)
-    except MissingDependency as error:
-        return str(error), "-"
-    return "ready", f"{_count_per_second(encoder, texts):,.0f}"
-
-
-def _count_per_second(encoder: "Encoder", texts: list[str]) -> float:
+def _measure_speed(entry: "BuiltInEncoder") -> str:
+    """How many items a second an encoder encodes."""
     import numpy as np
 
+    from labelwise.encoders import open_encoder
     from labelwise.encoders.encoding import encode_batches
 
+    texts = [f"item {number} of a list of short texts to encode" for number in range(64)]
+    encoder = open_encoder(entry.name, entry.kind, corpus=texts)
     blank = np.zeros((96, 128, 3), np.uint8)
     items: list[Any] = [blank] * 64 if encoder.kind == "images" else texts
     done, started = 0, time.perf_counter()
     while time.perf_counter() - started < _TIMED_SECONDS:
         done += sum(len(batch.places) for batch in encode_batches(encoder, items))
-    return done / (time.perf_counter() - started)
+    return f"{done / (time.perf_counter() - started):,.0f}"
 
 
 @encoders_group.command("fetch")

