@@ -10,6 +10,7 @@ from PIL import Image
 
 import labelwise
 from labelwise.campaign.project import Project
+from labelwise.campaign.runner import CampaignRunner
 from labelwise.campaign.trained_model import open_campaign_model
 from labelwise.cli import run
 from labelwise.errors import BadInput, UnknownName
@@ -192,6 +193,24 @@ def test_the_best_of_several_representations_predicts_or_the_named_one(tmp_path,
     assert found == best.predict(good).tolist() != named.predict(noise).tolist()
     with pytest.raises(UnknownName, match=r"called 'x'; choose from noise\.npy, good\.npy"):
         open_campaign_model(project, "x")
+
+
+def test_self_training_is_a_setting_of_the_campaign(tmp_path):
+    rng = np.random.default_rng(1)
+    kinds = rng.integers(2, size=80)
+    np.save(tmp_path / "f.npy", rng.normal(size=(80, 8)) + 2 * kinds[:, None])
+    (tmp_path / "t.jsonl").write_text("".join(f'{{"text": "text {n}"}}\n' for n in range(80)))
+    options = {"features": tmp_path / "f.npy", "classes": ["up", "down"], "batch": 12}
+    project = Project.start(tmp_path / "t.jsonl", home=tmp_path / "s.labelwise", **options)
+    runner = CampaignRunner(project)
+    campaign = runner.open_campaign()
+    campaign.tell({int(n): ("up", "down")[kinds[n]] for n in campaign.ask().ids})
+    campaign.train()
+    plain = open_campaign_model(project).evaluate(project.inputs).probabilities
+    project.open_record().change(self_training=True)
+    runner.open_campaign().train()
+    more = open_campaign_model(project).evaluate(project.inputs).probabilities
+    assert not np.allclose(plain, more)
 
 
 def test_images_are_encoded_by_the_campaigns_encoder(tmp_path):

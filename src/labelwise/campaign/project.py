@@ -300,6 +300,7 @@ class Project:
                 inputs,
                 classes,
                 settings.regression,
+                self_training=settings.self_training,
                 device=device,
                 progress=progress,
             )
@@ -446,6 +447,7 @@ def make_campaign_learner(
     classes: int | None,
     regression: bool,
     *,
+    self_training: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Learner:
@@ -462,6 +464,7 @@ def make_campaign_learner(
             rows,
             classes,
             regression=regression,
+            self_training=self_training,
             module=module,
             device=device,
             progress=progress,

@@ -111,8 +111,9 @@ class CampaignRunner:
             raise
 
     def open_campaign(self) -> Campaign:
-        """The campaign with its model; opened again when there are new items or classes."""
-        key = self.record.look(lambda ledger: (ledger.items, ledger.settings.get("classes")))
+        """The campaign with its model; opened again with new items, classes or another model."""
+        names = ("classes", "self_training")
+        key = self.record.look(lambda ledger: (ledger.items, *map(ledger.settings.get, names)))
         if self._campaign is None or self._campaign[0] != key:
             if len(self.project.items) != key[0]:
                 self.project = Project.open(self.project.home)

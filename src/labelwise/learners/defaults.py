@@ -43,6 +43,7 @@ def default_learner(
     classes: int | None = None,
     *,
     regression: bool = False,
+    self_training: bool = False,
     module: Builder | None = None,
     device: str = "auto",
     progress: Progress | None = None,
@@ -50,6 +51,7 @@ def default_learner(
     """Make the default learner for items of a kind: ``"images"``, ``"texts"`` or ``"numbers"``.
 
     ``inputs`` of the pool are as in the table above; memory maps are not read whole.
+    With ``self_training`` a `LinearProbe` is also trained on confident predictions of the pool.
     ``module(shape, outputs)`` builds a torch network to use instead, on ``device``.
     """
     if kind not in KINDS:
@@ -67,7 +69,10 @@ def default_learner(
         )
     known = None if regression else max(classes or 2, 2)
     if kind != "numbers":
-        return LinearProbe(classes=known, regression=regression)
+        more = inputs if self_training else None
+        return LinearProbe(
+            classes=known, regression=regression, self_training=self_training, unlabelled=more
+        )
     with require_extra("models of tables need scikit-learn", "web"):
         from labelwise.learners.table_model import TableModel
     return TableModel(classes=known, regression=regression)

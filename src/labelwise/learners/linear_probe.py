@@ -268,11 +268,9 @@ class LinearProbe(EstimatorMethods):
 
         The predictions together count at most half as much as the labels.
         """
-        unlabelled = check_features(self.unlabelled, rows.shape[1])
-        kept = unlabelled[
-            row_noise(self._seed, np.arange(len(unlabelled)), _PSEUDO_STREAM)
-            < MOST_PSEUDO / max(len(unlabelled), 1)
-        ]
+        pool = convert_numbers(self.unlabelled, "unlabelled items")
+        noise = row_noise(self._seed, np.arange(len(pool)), _PSEUDO_STREAM)
+        kept = check_features(pool[noise < MOST_PSEUDO / max(len(pool), 1)], rows.shape[1])
         fitted = None
         for _ in range(SELF_TRAINING_ROUNDS):
             chances = softmax(self._compute_logits(kept))
