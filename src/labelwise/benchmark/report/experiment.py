@@ -12,7 +12,12 @@ from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
 
-_AXES = {"lewis_total": "models", "approximation_ratio": "epochs", "generated_quantity": "steps"}
+_AXES = {
+    "lewis_total": "models",
+    "shared_share": "percent",
+    "approximation_ratio": "epochs",
+    "generated_quantity": "steps",
+}
 """Metrics of studies whose results count something other than labels."""
 
 
