@@ -82,6 +82,7 @@ def main() -> None:
                     | {
                         "action": what,
                         "times": len(times),
+                        "min_ms": round(float(numbers.min()), 1),
                         "median_ms": round(float(np.median(numbers)), 1),
                         "p90_ms": round(float(np.quantile(numbers, 0.9)), 1),
                         "max_ms": round(float(numbers.max()), 1),

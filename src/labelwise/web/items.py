@@ -1,7 +1,6 @@
 """All items of a campaign for the page: search, filter and sort, one page of rows at a time."""
 
 import json
-import re
 import tempfile
 import threading
 from collections import OrderedDict
@@ -132,24 +131,32 @@ class Categories:
 
 
 class SearchIndex:
-    """Texts in one string, which is faster to search than 200,000 short ones.
+    """Texts in one array of bytes, which is faster to search than 200,000 short ones.
 
     >>> SearchIndex(["a red ship", "a frog", "ships"]).find("ship").tolist()
     [0, 2]
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        parts = [text.replace("\n", " ") for text in texts]
-        self._text = "\n".join(parts)
-        self._starts = np.cumsum([0, *(len(part) + 1 for part in parts)], dtype=np.int64)
+        parts = [text.encode(errors="replace") + b"\n" for text in texts]
+        self._bytes = np.frombuffer(b"".join(parts), np.uint8)
+        self._starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        self._counts = np.bincount(self._bytes, minlength=256)
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
     def find(self, word: str) -> Ids:
-        """The ids of the texts that contain a word, in order; some may occur several times."""
-        found = [match.start() for match in re.finditer(re.escape(word), self._text)]
-        return np.searchsorted(self._starts, found, side="right") - 1
+        """The ids of the texts that contain a word, in order."""
+        wanted = np.frombuffer(word.encode(errors="replace"), np.uint8)
+        rarest = int(np.argmin(self._counts[wanted]))
+        at = np.flatnonzero(self._bytes == wanted[rarest]) - rarest
+        at = at[(at >= 0) & (at + len(wanted) <= len(self._bytes))]
+        for place, byte in enumerate(wanted):
+            at = at[self._bytes[at + place] == byte]
+        found = np.zeros(len(self._bytes), dtype=bool)
+        found[at] = True
+        return np.flatnonzero(np.logical_or.reduceat(found, self._starts[:-1]))
 
 
 @dataclass
@@ -365,9 +372,7 @@ class ItemTable:
             keep &= self.batch == query.batch
         ids = np.flatnonzero(keep)
         for word in query.search.lower().split():
-            contains = np.zeros(len(keep), dtype=bool)
-            contains[self._read_texts().find(word)] = True
-            ids = ids[contains[ids]]
+            ids = np.intersect1d(ids, self._read_texts().find(word), assume_unique=True)
         return self._sort(ids, query)
 
     def _sort(self, ids: Ids, query: ItemQuery) -> Ids:

@@ -34,7 +34,7 @@ export function Curve({ points }) {
     ${[bottom, (bottom + top) / 2, top].map(
       (tick) =>
         html`<line class="rule" x1=${EDGE.left} x2=${WIDTH - EDGE.right} y1=${y(tick)} y2=${y(tick)} />
-          <text x=${EDGE.left - 6} y=${y(tick) + 4} text-anchor="end">${write(tick).replace(" ", "\u2009")}</text>`,
+          <text x=${EDGE.left - 6} y=${y(tick) + 4} text-anchor="end">${write(tick).replace("\u00a0", "\u2009")}</text>`,
     )}
     <text x=${EDGE.left} y=${HEIGHT - 6}>0</text>
     <text x=${WIDTH - EDGE.right} y=${HEIGHT - 6} text-anchor="end">${last} labels</text>

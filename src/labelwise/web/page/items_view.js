@@ -12,7 +12,7 @@ import { RowSource } from "./rows.js";
 
 const ROW = 64; // height of a row in pixels
 const TALLEST = 8_000_000; // browsers limit the height of an element
-const PAUSE = 40; // milliseconds after the last key before a search begins
+const PAUSE = 20; // milliseconds after the last key before a search begins
 const MOST_CHOSEN = 500; // items that are selected, and labelled in one call
 const MOST_ROWS = 100; // rows of one answer
 const MOST_THUMBS = 60;
