@@ -100,7 +100,7 @@ def run_benchmark(
     chosen = None if strategies is None else split_names(strategies)
     count = protocol.seeds if seeds is None else seeds
     _print_protocol(protocol, chosen, count)
-    with show_progress(plain=True) as progress, Tracker(track) as tracker:
+    with show_progress(lines_after=0) as progress, Tracker(track) as tracker:
         rounds = run_experiment(
             protocol,
             out,

@@ -1,6 +1,8 @@
 """Terminal output: errors, progress bars, tables, and formatting of numbers and foreign texts."""
 
+import math
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,14 +110,15 @@ def print_columns(lines: Sequence[tuple[str, str]]) -> None:
 
 
 @contextmanager
-def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
+def show_progress(*, lines_after: float = math.inf) -> Iterator[ProgressCallback | None]:
     """Yield a progress callback that draws a bar with the time left per stage on a terminal.
 
-    Elsewhere it is None, or with ``plain`` prints a line per tenth of a stage.
+    Elsewhere it prints a line per tenth of a stage, once ``lines_after`` seconds have passed.
     """
     console = Console(stderr=True)
     if not console.is_terminal or quiet_mode.get():
-        yield _make_line_printer() if plain and not quiet_mode.get() else None
+        silent = quiet_mode.get() or lines_after == math.inf
+        yield None if silent else _make_line_printer(lines_after)
         return
     from rich.progress import (
         BarColumn,
@@ -139,13 +142,15 @@ def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
         yield update
 
 
-def _make_line_printer() -> ProgressCallback:
-    """A progress callback that prints a line per tenth of a stage."""
+def _make_line_printer(after: float) -> ProgressCallback:
+    """A progress callback that prints a line per tenth of a stage after some seconds."""
     seen: dict[str, int] = {}
+    begin = time.monotonic() + after
 
     def print_tenth(stage: str, done: int, total: int) -> None:
         step = max(1, total // 10)
-        if done and (done // step != seen.get(stage, 0) // step or done == total):
+        due = done // step != seen.get(stage, 0) // step or done == total
+        if done and due and time.monotonic() >= begin:
             print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
         seen[stage] = done
 

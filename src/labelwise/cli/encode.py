@@ -78,7 +78,7 @@ def encode_items(
     store = PartialFeatures(out.absolute().parent / f".{out.name}.encoding", model)
     started = time.monotonic()
     try:
-        with store, show_progress() as progress:
+        with store, show_progress(lines_after=10) as progress:
             broken = store.encode(items, batch_size=batch_size, progress=progress)
             _report_broken(broken, ids, skip_broken)
             good = [place for place in range(len(items)) if place not in broken]

@@ -126,7 +126,7 @@ def run_simulation(
         weights=weights,
     )
     _print_simulation_plan(own, plan, seeds)
-    with show_progress(plain=True) as progress, Tracker(track) as tracker:
+    with show_progress(lines_after=0) as progress, Tracker(track) as tracker:
         lines = run_plan(
             own,
             plan,
@@ -245,7 +245,7 @@ def run_demo(
         names = " and ".join(absent)
         print(f"left out: {names}, which read a network; pip install 'labelwise[torch]' adds them")
     begin = time.perf_counter()
-    with show_progress(plain=True) as progress:
+    with show_progress(lines_after=0) as progress:
         runs = run_demo(plan, progress)
     comparisons = compare_strategies(plan.counts, group_accuracies(runs))
     seconds = time.perf_counter() - begin

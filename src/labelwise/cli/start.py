@@ -155,7 +155,7 @@ def start_campaign(
         "seed": seed,
         "rolling": not regression,
     }
-    with show_progress() as progress, _list_broken_items():
+    with show_progress(lines_after=10) as progress, _list_broken_items():
         project = Project.start(
             source,
             home=out,
@@ -263,7 +263,7 @@ def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
             f"the campaign has its items from {project.source}, not {source}; if they were moved, "
             "add --moved"
         )
-    with show_progress() as progress, _list_broken_items():
+    with show_progress(lines_after=10) as progress, _list_broken_items():
         ingested = project.refresh(skip_broken=skip_broken, progress=progress)
     new = format_count(ingested.new, "new item")
     print(f"{escape_text(project.name)}: {new}, {len(project.items):,} in all")
