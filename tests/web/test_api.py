@@ -261,7 +261,8 @@ def test_the_state_says_how_far_the_batch_is_and_who_did_what(page):
     tell(ann, {0: "3", 1: "4"})
     bob.post("/api/skip", json={"id": 2})
     state = ann.get("/api/state").json()
-    assert state["batch"] == {"number": 1, "size": 20, "done": 3, "waiting": 17}
+    expected = {"number": 1, "size": 20, "done": 3, "waiting": 17, "rolling": False}
+    assert state["batch"] == expected
     assert (state["items"], state["labelled"], state["skipped"]) == (150, 2, 1)
     assert state["budget"]["labels"] == 2
     assert (state["you"]["labels"], state["you"]["skips"]) == (2, 0)

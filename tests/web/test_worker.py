@@ -110,7 +110,7 @@ def test_batches_follow_each_other_and_a_failed_training_loses_nothing(
     failed = wait_for(client, lambda found: found["training"]["error"])
     assert "no room for the weights" in failed["training"]["error"]
     assert not failed["training"]["running"] and failed["labelled"] == 12
-    assert failed["batch"] == {"number": 1, "size": 20, "done": 12, "waiting": 8}
+    assert failed["batch"]["done"] == 12 and failed["batch"]["waiting"] == 8
     (tmp_path / "broken").unlink()
     assert client.post("/api/train", json={}).json() == {"asked": True}
     after = wait_for(client, lambda found: found["batch"]["number"] == 2)

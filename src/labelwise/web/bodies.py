@@ -221,6 +221,7 @@ class BatchState(BaseModel):
     size: int
     done: int
     waiting: int = Field(description="Items of all open batches that wait for a label.")
+    rolling: bool = Field(description="Whether waiting items are selected again by each new model.")
 
 
 class BudgetState(BaseModel):

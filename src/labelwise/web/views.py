@@ -145,7 +145,7 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
         skipped=len(ledger.skipped),
         gone=len(list_closed_items(ledger)),
         disagreements=len(ledger.disagreements()),
-        batch=_show_batch(ledger),
+        batch=_show_batch(ledger, settings),
         budget=_show_budget(ledger, settings),
         curve=_show_curve(ledger),
         evaluation=_show_evaluation(ledger),
@@ -194,7 +194,7 @@ def show_event(number: int, event: Event) -> bodies.HistoryLine:
     )
 
 
-def _show_batch(ledger: Ledger) -> bodies.BatchState | None:
+def _show_batch(ledger: Ledger, settings: Settings) -> bodies.BatchState | None:
     if not ledger.batches:
         return None
     last = ledger.batches[-1]
@@ -203,6 +203,7 @@ def _show_batch(ledger: Ledger) -> bodies.BatchState | None:
         size=last.size,
         done=last.size - last.open,
         waiting=sum(batch.open for batch in ledger.open_batches),
+        rolling=settings.rolling,
     )
 
 

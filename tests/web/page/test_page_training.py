@@ -57,6 +57,14 @@ def test_advice_and_budget_are_shown(make, visit):
     page.locator(".advice li").first.wait_for(state="attached")
 
 
+def test_progress_of_rolling_batches_counts_all_labels(make, visit):
+    labelling = make(10, rolling=True)
+    page = visit(labelling.url)
+    press_and_see(page, "1")
+    page.locator(".batch").get_by_text("1 of 10").first.wait_for()
+    page.locator(".batch").get_by_text("Labelled").wait_for()
+
+
 def test_a_failed_training_shows_its_error_and_labelling_goes_on(make, visit):
     labelling = make(10)
     now = time.time()

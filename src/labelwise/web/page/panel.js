@@ -32,7 +32,7 @@ export function Panel({ desk }) {
       ? html`<${Card} title="Model" name="learning">
           ${state.curve?.length ? html`<${Curve} points=${state.curve} />` : null}
           ${state.evaluation ? html`<p class="soft">${sentence(state.evaluation.says)}.</p>` : null}
-          ${state.training.note ? html`<p>${sentence(state.training.note)}</p>` : null}
+          ${state.training.note ? html`<p>${sentence(state.training.note)}.</p>` : null}
           ${state.evaluation && !desk.session.regression ? html`<${ClassScores} evaluation=${state.evaluation} />` : null}
         <//>`
       : null}
@@ -53,13 +53,15 @@ function ClassScores({ evaluation: { balanced_accuracy: balanced, macro_f1: f1 }
     <button type="button" class="plain link" onclick=${showQuality}>Accuracy per class</button>`;
 }
 
-function Progress({ state: { batch, budget, goal, evaluation }, counted }) {
+function Progress({ state: { batch, budget, goal, evaluation, labelled, items }, counted }) {
   const score = evaluation?.metric === "accuracy" ? evaluation.value : null;
-  const done = batch && Math.max(0, Math.min(batch.done + counted, batch.size));
   const spent = describeBudget(budget);
-  return html`${batch
-    ? html`<${Bar} name=${`Batch ${batch.number}`} value=${done} most=${batch.size} words=${`${done} of ${batch.size}`} />`
-    : null}
+  // A rolling batch begins again with each new model, so its progress would jump back.
+  const [name, begun, size] = batch?.rolling
+    ? ["Labelled", labelled, items]
+    : [`Batch ${batch?.number}`, batch?.done, batch?.size];
+  const done = Math.max(0, Math.min(begun + counted, size));
+  return html`${batch ? html`<${Bar} name=${name} value=${done} most=${size} words=${`${done} of ${size}`} />` : null}
   ${spent ? html`<${Bar} name="Budget" value=${budget.share ?? 0} most=${1} words=${spent} />` : null}
   ${goal ? html`<${Bar} name="Goal" value=${score ?? 0} most=${goal} words=${describeGoal(goal, score)} />` : null}`;
 }
