@@ -23,6 +23,17 @@ Json = Any
 """A value that JSON can hold."""
 JsonObject = dict[str, Json]
 """A JSON object, as it is read from a file or a response."""
+FileStamp = tuple[int, int, int]
+"""Modification time, size and inode of a file, which change with its content."""
+
+
+def read_file_stamp(path: Path) -> FileStamp | None:
+    """The stamp of a file; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import (
     Advice,
     advise,
-    labelled_spectrum,
     should_stop,
     spectrum_summary,
     stable_predictions,
@@ -20,7 +19,9 @@ from labelwise.errors import BadInput
 from labelwise.record.agreement import cohen_kappa
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained
 from labelwise.record.ledger import Ledger, replay
-from tests.campaign.advising import picked, rule
+from labelwise.selection.result import Selection
+from labelwise.theory.spectrum import weighted_spectrum
+from tests.campaign.advising import rule
 
 LABELS = [400, 440, 480, 520, 560, 600]
 
@@ -165,7 +166,7 @@ def test_scattered_squared_errors_cannot_be_judged():
 
 def test_a_spectrum_kept_in_the_record_is_read():
     features = np.random.default_rng(1).normal(size=(400, 2))
-    kept = spectrum_summary(labelled_spectrum(picked(range(390)), features))
+    kept = spectrum_summary(weighted_spectrum(Selection(np.arange(390)), features))
     ledger = trained((390, {"spectrum": kept}))
     assert rule(advise(ledger, Settings()), "spectrum").stop
 

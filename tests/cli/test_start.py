@@ -42,7 +42,7 @@ def test_a_new_user_is_told_what_was_found_and_what_to_type(here, capsys):
         "  encoded by efficientnet_lite0: 1,280 features each",
         "Campaign photos is in photos.labelwise: 12 items.",
         "  classes: even, odd",
-        "  5 items per batch, chosen by uherding, 20% of them drawn at random for evaluation",
+        "  5 items per batch, chosen by uherding, 20 % of them drawn at random for evaluation",
         "Next: labelwise label",
     ]
     assert Project.open().classes == ("even", "odd")
@@ -70,7 +70,7 @@ def test_every_option_reaches_the_settings(here, capsys):
         "--budget-money 3 --budget-hours 2 --hourly 12 --seed 4 --strategy margin --name n --out c"
     )
     code, said, _ = answer(capsys, *shlex.split(given))
-    assert code == 0 and "chosen by margin, 10% of them" in said
+    assert code == 0 and "chosen by margin, 10 % of them" in said
     settings = Project.open("c").open_record().settings.to_dict()
     wanted = {"overlap": 2, "validation": 0.1, "budget_labels": 10, "price": 0.05, "seed": 4}
     wanted |= {"budget_money": 3.0, "budget_hours": 2.0, "hourly": 12.0, "strategy": "margin"}

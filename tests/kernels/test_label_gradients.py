@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from labelwise.arrays import to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.sparse.label_gradients import LabelLaw, is_bayesian, label_gradients
+from labelwise.kernels.sparse.label_gradients import LabelLaw, label_gradients, uses_member_losses
 from tests.kernels.sparse_twin import (
     last_layer_vectors,
     make_members,
@@ -105,8 +105,8 @@ def test_vectors_keep_the_precision_of_the_features():
 
 def test_last_layer_factors_come_before_members():
     rows = {**make_rows(5, 3, 2), **make_members(5, 3, 2)}
-    assert not is_bayesian(rows)
-    assert is_bayesian({name: rows[name] for name in ("features", "member_probabilities")})
+    assert not uses_member_losses(rows)
+    assert uses_member_losses({name: rows[name] for name in ("features", "member_probabilities")})
 
 
 @given(st.integers(1, 4), st.floats(0.05, 20), st.integers(0, 50))

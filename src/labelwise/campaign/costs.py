@@ -110,7 +110,7 @@ def compute_cost(
         (settings.budget_hours, hours, None if seconds is None else seconds / 3600.0),
     ]
     known = [(limit, used, unit) for limit, used, unit in budgets if limit is not None]
-    shares = [_spent_share(limit, used) for limit, used, _ in known if used is not None]
+    shares = [used / limit if limit > 0 else 1.0 for limit, used, _ in known if used is not None]
     reach = [_labels_left(limit, used, unit) for limit, used, unit in known if used is not None]
     known_counts = [count for count in reach if count is not None]
     left, share = min(known_counts, default=None), max(shares, default=None)
@@ -141,10 +141,6 @@ def _compute_money(
         return None, None
     per_label = None if found.typical is None else each + hourly * found.typical / 3600.0
     return total + hourly * hours, per_label
-
-
-def _spent_share(limit: float, used: float) -> float:
-    return used / limit if limit > 0 else 1.0
 
 
 def _labels_left(limit: float, used: float, each: float | None) -> int | None:

@@ -59,7 +59,8 @@ def label_rows(
             for by, vote in ledger.votes.get(item, {}).items()
         ]
         if item in ledger.resolutions and ledger.resolutions[item].by != SYSTEM_ANNOTATOR:
-            by, at = ledger.resolutions[item].by, _format_resolution(resolved.get(item))
+            by, event = ledger.resolutions[item].by, resolved.get(item)
+            at = None if event is None else format_utc(event.at)
         else:
             agreeing = [vote for vote in votes if vote["label"] == label]
             by = agreeing[0]["by"] if agreeing else ""
@@ -175,10 +176,6 @@ def _format_vote_time(event: Told | None) -> dict[str, Any]:
     if event is None:
         return {"at": None, "seconds": None}
     return {"at": format_utc(event.at), "seconds": event.seconds}
-
-
-def _format_resolution(event: Resolved | None) -> str | None:
-    return None if event is None else format_utc(event.at)
 
 
 def format_utc(at: float) -> str:

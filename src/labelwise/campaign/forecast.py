@@ -92,7 +92,7 @@ def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Fo
     """
     if labels is not None and labels < 1:
         raise BadInput(f"labels must be 1 or more; got {labels}")
-    used = sorted(point for point in points if _is_usable(point))
+    used = sorted(point for point in points if point.labels > 0 and math.isfinite(point.value))
     metrics = {point.metric for point in used}
     if len(metrics) > 1:
         raise BadInput(f"a curve has one metric; got {', '.join(sorted(metrics))}")
@@ -126,10 +126,6 @@ def forecast_batch(ledger: Ledger, settings: Settings, labels: int | None = None
 
 
 _forecast_gain_cached = lru_cache(maxsize=16)(forecast_gain)  # requested at every label
-
-
-def _is_usable(point: ModelScore) -> bool:
-    return point.labels > 0 and math.isfinite(point.value)
 
 
 @dataclass(frozen=True)

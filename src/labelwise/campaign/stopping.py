@@ -32,7 +32,6 @@ Edinburgh 55, 1936; X. Chen, E. Price, "Active Regression via Linear-Sample Spar
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,7 +39,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats
+from labelwise.arrays import Floats
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.evaluation import ModelEvaluation, find_confused_classes
 from labelwise.campaign.forecast import Forecast, forecast_batch
@@ -51,7 +50,6 @@ from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
 
 if TYPE_CHECKING:
-    from labelwise.pool.blocks import Shards
     from labelwise.theory.spectrum import Spectrum
 
 BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
@@ -85,8 +83,7 @@ def advise(
     Args:
         ledger: of the campaign.
         settings: of the campaign.
-        spectrum: of the labelled items, from `labelled_spectrum`; the one that the last training
-            recorded if None.
+        spectrum: of the labelled items; the one that the last training recorded if None.
 
     >>> from labelwise.record.ledger import Ledger
     >>> from labelwise.campaign.settings import Settings
@@ -154,7 +151,8 @@ def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
     if rules[0].judged and rules[0].stop:
         says = f"You can stop: {rules[0].says}."
     elif settings.goal is not None and score is not None and score.value >= settings.goal:
-        stop, says = True, f"You can stop: {settings.goal:.0%} reached ({score.format_value()})."
+        goal = f"{100 * settings.goal:.0f} %"
+        stop, says = True, f"You can stop: {goal} reached ({score.format_value()})."
     elif stop:
         judged = [one.says for one in select_shown(rules) if one.stop]
         says = f"You can stop: {judged[-1]}{_advise_instructions(ledger)}."
@@ -164,7 +162,7 @@ def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
         says = "Keep labelling: it is too early to say what more labels would add."
     else:
         says = _describe_prospect(ledger, settings, expected)
-    return CampaignAdvice(_space_percent(says), stop, rules, expected)
+    return CampaignAdvice(says, stop, rules, expected)
 
 
 def _describe_prospect(ledger: Ledger, settings: Settings, expected: Forecast) -> str:
@@ -199,10 +197,6 @@ def _advise_instructions(ledger: Ledger) -> str:
     if pair is None:
         return ""
     return f": {pair[0]} and {pair[1]} are often confused, clearer instructions may help"
-
-
-def _space_percent(text: str) -> str:
-    return re.sub(r"(\d)%", r"\1 %", text)
 
 
 def select_shown(advice: Sequence[Advice]) -> list[Advice]:
@@ -491,38 +485,3 @@ def spectrum_summary(spectrum: "Spectrum") -> JsonObject:
         "rank": int(spectrum.rank),
         "unseen": int(spectrum.unseen),
     }
-
-
-def labelled_spectrum(ledger: Ledger, features: "Array | Shards") -> "Spectrum | None":
-    """The spectrum of the training items relative to the pool.
-
-    Weights are those of training: mean 1 in every batch, and 1 where a batch has none.
-
-    Args:
-        ledger: of the campaign.
-        features: ``(n, d)`` of the whole pool with ids 0, 1, ..., or shards with their own ids.
-
-    Returns:
-        A `labelwise.theory.spectrum.Spectrum`, or None if nothing is labelled.
-
-    >>> import numpy as np
-    >>> from labelwise.record.events import Asked, Started, Told
-    >>> from labelwise.record.ledger import replay
-    >>> events = [Started(0.0, {}, 4), Asked(1.0, 1, (0, 2)), Told(2.0, 0, "a"), Told(3.0, 2, "b")]
-    >>> pool = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> found = labelled_spectrum(replay(events), pool)
-    >>> found.rank, round(found.lower, 6), round(found.upper, 6)
-    (2, 1.0, 1.0)
-    """
-    from labelwise.campaign.labels import read_batch_weights
-    from labelwise.selection.result import Selection
-    from labelwise.theory.spectrum import weighted_spectrum
-
-    ids = np.array([item for item in sorted(ledger.labels) if item not in ledger.validation])
-    if not len(ids):
-        return None
-    given = read_batch_weights(ledger)
-    weights = np.array([given.get(int(item), 1.0) for item in ids])
-    # Training weights are relative; scaled, they add up to the whole pool.
-    scaled = weights * (ledger.items / weights.sum()) if weights.sum() > 0 else None
-    return weighted_spectrum(Selection(ids.astype(np.int64), scaled), features)

@@ -176,7 +176,7 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
         share = counts.max() / counts.sum()
         if share > 0.7:
             largest = own.classes[int(counts.argmax())]
-            print(f"  always predicting {largest!r} is right in {share:.0%}")
+            print(f"  always predicting {largest!r} is right in {100 * share:.0f} %")
     else:
         print("  rmse is relative to the deviation of the labels: predicting the mean has 1")
     print(f"strategies: {', '.join(entry.label for entry in plan.entrants)}", flush=True)

@@ -221,7 +221,7 @@ def _print_campaign(project: "Project", storage: str | None) -> None:
     else:
         print("  classes: none yet; add them on the page, or type")
         print(f"    labelwise change classes=a,b,c{_format_campaign_option(project)}")
-    share = f", {settings.validation:.0%} of them drawn at random for evaluation"
+    share = f", {100 * settings.validation:.0f} % of them drawn at random for evaluation"
     print(
         f"  {format_count(settings.batch, 'item')} per batch, chosen by {settings.strategy}"
         f"{share if settings.validation else ''}"

@@ -29,7 +29,7 @@ from starlette.types import Scope
 from labelwise.campaign.folder.items import MANIFEST
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseError
-from labelwise.files import JsonObject
+from labelwise.files import FileStamp, JsonObject, read_file_stamp
 from labelwise.label_studio.client import LabelStudioClient, read_token
 from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
 from labelwise.label_studio.sync import find_guesses, make_tasks_path
@@ -68,14 +68,14 @@ class LabelStudioBackend:
         self._record = self._project.open_record()
         self._send, self._get_progress, self._guesses = send, get_progress, guesses
         self._lock = threading.Lock()
-        self._order: tuple[object, ServingOrder] = (None, ServingOrder())
-        self._index: tuple[object, TaskIndex] = (None, TaskIndex())
+        self._order: tuple[FileStamp | None, ServingOrder] = (None, ServingOrder())
+        self._index: tuple[FileStamp | None, TaskIndex] = (None, TaskIndex())
 
     @property
     def order(self) -> ServingOrder:
         """The order that the last sync wrote; read again when the file changes."""
         with self._lock:
-            stamp = _get_file_stamp(self.tasks.folder / ORDER)
+            stamp = read_file_stamp(self.tasks.folder / ORDER)
             if stamp != self._order[0]:
                 self._order = (stamp, ServingOrder.load(self.tasks.folder))
             return self._order[1]
@@ -84,7 +84,7 @@ class LabelStudioBackend:
     def index(self) -> TaskIndex:
         """Tasks and items; read again when there are more."""
         with self._lock:
-            stamp = _get_file_stamp(self._project.home / MANIFEST)
+            stamp = read_file_stamp(self._project.home / MANIFEST)
             if stamp != self._index[0]:
                 self._project.__dict__.pop("items", None)  # clears the cached property
                 self._index = (stamp, self.tasks.index_tasks(self._project.items))
@@ -277,14 +277,6 @@ def _list_event_tasks(body: JsonObject) -> list[int]:
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
             found[number] = None
     return list(found) if str(body.get("action")).startswith("ANNOTATION") else []
-
-
-def _get_file_stamp(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def make_basic_header(token: str) -> str:

@@ -243,7 +243,9 @@ def make_network_learner(
     """Make a learner that trains a network of the table above; arguments as `default_learner`."""
     shape = tuple(inputs.shape[1:])
     pictures = len(shape) == 3
-    scale = Standardizer.fit(_sample_images(inputs)) if pictures else None
+    # Evenly spaced images are enough to measure mean and deviation.
+    step = max(1, -(-len(inputs) // _SCALED_FROM))
+    scale = Standardizer.fit(inputs[::step]) if pictures else None
     make: Builder = module or (Convolutions if pictures else make_perceptron)
     return DefaultLearner(
         lambda outputs: ScaledNetwork(make(shape, outputs), scale),
@@ -265,11 +267,6 @@ def make_network_learner(
 def make_perceptron(shape: Sequence[int], outputs: int) -> nn.Module:
     """A perceptron with one hidden layer of 128 units."""
     return Perceptron(int(np.prod(shape)), 128, outputs)
-
-
-def _sample_images(pictures: Array) -> Any:
-    """Evenly spaced images, enough to measure mean and deviation."""
-    return pictures[:: max(1, -(-len(pictures) // _SCALED_FROM))]
 
 
 def shift_images(images: Tensor) -> Tensor:

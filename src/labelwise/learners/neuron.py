@@ -106,7 +106,7 @@ def lp_regression(
     found = _SOLVERS.get(p, _solve_by_newton)(span, scaled, weights, p)
     size = _lp_norm(span, found.beta, weights, p)
     if size > (1 + 1e-9) * limit and p != 2:
-        solve = _linear_program if p == 1 else _solve_in_ball
+        solve = _linear_program if p == 1 else _fit_in_ball
         found = solve(span, scaled, weights, p, limit)
         size = _lp_norm(span, found.beta, weights, p)
     if size > limit:  # by rounding; for p = 2 the scaled solution is optimal
@@ -211,7 +211,7 @@ def _solve_system(matrix: Floats, vector: Floats) -> Floats:
         return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
 
 
-def _solve_in_ball(
+def _fit_in_ball(
     span: Floats, targets: Floats, weights: Floats, p: float, limit: float
 ) -> LpSolution:
     """Find the multiplier at which the limit is tight, by root finding on its logarithm."""

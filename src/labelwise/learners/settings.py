@@ -50,12 +50,9 @@ def _make_sgd(parameters: Parameters, lr: float, weight_decay: float) -> torch.o
 def _make_adam(
     kind: type[torch.optim.Adam], parameters: Parameters, lr: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=_can_fuse(parameters))
-
-
-def _can_fuse(parameters: Parameters) -> bool:
-    """Whether the fused optimizer step, which saves overhead, supports the parameters."""
-    return all(parameter.is_floating_point() for parameter in parameters)
+    # The fused step, which saves overhead, supports only floating-point parameters.
+    fused = all(parameter.is_floating_point() for parameter in parameters)
+    return kind(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

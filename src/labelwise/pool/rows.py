@@ -110,7 +110,7 @@ class GrowingRows:
     def append(self, rows: Rows) -> None:
         """Add picks at the end."""
         if not self._buffers:
-            self._buffers = {name: map_models(value, _empty_like) for name, value in rows.items()}
+            self._buffers = {name: map_models(v, itemgetter(slice(0))) for name, v in rows.items()}
         new = self._count
         for name, value in rows.items():
             buffers = self._buffers[name]
@@ -129,10 +129,6 @@ class GrowingRows:
             name: map_models(value, lambda buffer: buffer[first:last])
             for name, value in self._buffers.items()
         }
-
-
-def _empty_like(array: Array) -> Array:
-    return array[:0]
 
 
 def _extend(buffer: Array, used: int, new: Array) -> Array:

@@ -197,7 +197,7 @@ def measure_speed(
         values = [block[name] for name in block]
         read += time.perf_counter() - begin
         for value in values:
-            column += sum(map(_time_product, value if isinstance(value, list) else [value]))
+            column += sum(map(_time_column_product, value if isinstance(value, list) else [value]))
         rows, blocks = rows + len(ids), blocks + 1
         if read + TIMED_COLUMNS * column > TIMED_SECONDS:
             break
@@ -206,7 +206,7 @@ def measure_speed(
     return ReadSpeed(read * share, 0.0 if kept else read * share, column * share, blocks)
 
 
-def _time_product(array: Array) -> float:
+def _time_column_product(array: Array) -> float:
     """Seconds to multiply the rows of an array with one column of several."""
     xp = namespace(array)
     rows = xp.reshape(array, (len(array), -1))

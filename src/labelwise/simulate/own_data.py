@@ -155,17 +155,13 @@ def _check_labels(
             f"{missing} of {len(values)} rows of {name} have no label; leave them out "
             "(--drop-unlabelled)"
         )
-    _check_count(name, len(rows))
+    if len(rows) < FEWEST:
+        raise BadInput(f"{name} has {len(rows)} items; a simulation needs {FEWEST} or more")
     amounts = _parse_amounts(name, values, regression)
     if amounts is not None:
         return OwnData(name, kind, rows, amounts[:, None].astype(np.float32), None, tuple(notes))
     classes, numbers = _number_classes(name, values)
     return OwnData(name, kind, rows, numbers, classes, tuple(notes))
-
-
-def _check_count(name: str, count: int) -> None:
-    if count < FEWEST:
-        raise BadInput(f"{name} has {count} items; a simulation needs {FEWEST} or more")
 
 
 def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:

@@ -84,7 +84,7 @@ def choose_batch(
         shards.progress("batchbald", len(picked), budget)
         labels.add(_read_members(shards, ids[picked[-1:]]))
         drawn += not labels.exact
-        position, gain = _find_next(
+        position, gain = _find_most_informative(
             shards, labels.outcomes, picked, bald, float32_error(members.shape)
         )
         picked.append(position)
@@ -113,7 +113,7 @@ def _read_members(shards: Shards, ids: Ids) -> Floats:
     return np.asarray(to_numpy(float64(rows))[0], dtype=np.float64)
 
 
-def _find_next(
+def _find_most_informative(
     shards: Shards, outcomes: Outcomes, picked: list[int], bald: Floats, error: float
 ) -> tuple[int, float]:
     """Position and gain of the candidate with the highest gain."""

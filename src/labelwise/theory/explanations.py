@@ -430,7 +430,7 @@ def describe_size(effective: float, picks: int) -> str:
     """
     share = effective / picks
     text = f"the weights make {picks} picks worth {effective:.0f} equally weighted ones "
-    text += f"({share:.0%}): ".replace("%", " %")
+    text += f"({100 * share:.0f} %): "
     if share >= 0.8:
         return text + "they are nearly even"
     if share >= 0.3:
@@ -467,8 +467,10 @@ def describe_distortion(found: Distortion) -> str:
 
 def describe_coverage(percent: float, value: float, models: int) -> str:
     """Sentence on the coverage of several models."""
-    text = f"of the top {percent:g} % of items for one model, {value:.0%} are in the shared top "
-    text = text.replace(f"{value:.0%}", f"{100 * value:.0f} %") + f"{percent:g} %"
+    text = (
+        f"of the top {percent:g} % of items for one model, {100 * value:.0f} % are in the shared "
+    )
+    text += f"top {percent:g} %"
     disjoint = 1 / models  # what models with nothing in common have
     common = (value - disjoint) / (1 - disjoint)
     if common >= 0.6:

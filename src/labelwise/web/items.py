@@ -26,7 +26,7 @@ from labelwise.campaign.evaluation import (
 )
 from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
-from labelwise.files import JsonObject
+from labelwise.files import FileStamp, JsonObject, read_file_stamp
 from labelwise.record.events import Asked, Event, Label, Noted
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, predictions, views
@@ -220,7 +220,7 @@ class ItemTable:
         self._extract: RecordExtract | None = None
         self._texts: SearchIndex | None = None
         self._preparing = False
-        self._stamp: tuple[int | None, int | None] = (None, None)
+        self._stamp: tuple[FileStamp | None, int | None] = (None, None)
         self._found: OrderedDict[ItemQuery, Ids] = OrderedDict()
 
     def list_items(self, query: ItemQuery, offset: int, limit: int) -> ItemPage:
@@ -262,7 +262,7 @@ class ItemTable:
         )
         known_map = self.map.read()
         stamp = (
-            _read_stamp(self._project.home / predictions.FILE),
+            read_file_stamp(self._project.home / predictions.FILE),
             None if known_map is None else known_map.version,
         )
         if extract is known and stamp == self._stamp:
@@ -449,14 +449,6 @@ class ItemTable:
         return [int(other) for other in same[: MOST_DUPLICATES + 1] if other != item]
 
 
-def _read_stamp(path: Path) -> int | None:
-    """Changes whenever a file does; None if there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return None
-
-
 async def _find_table(request: Request) -> ItemTable:
     table: ItemTable = request.app.state.item_table
     return table
@@ -610,7 +602,7 @@ def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
 
 def judge_model(ledger: Ledger) -> tuple[bool, str]:
     """Whether predictions may be preselected, and why (not)."""
-    needed = f"{FEWEST_RIGHT:.0%} on {FEWEST_EVALUATED} held-out labels".replace("%", " %")
+    needed = f"{100 * FEWEST_RIGHT:.0f} % on {FEWEST_EVALUATED} held-out labels"
     if not ledger.trainings:
         return False, f"there is no model yet; confirming needs an accuracy of {needed}"
     evaluation = ModelEvaluation.from_training(ledger.trainings[-1])

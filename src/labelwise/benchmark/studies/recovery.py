@@ -75,7 +75,9 @@ def make_recovery_problem(
     if protocol.dataset == "heavy_tailed":
         features = rng.standard_t(2, size=(sizes["items"], sizes["columns"]))
     elif protocol.dataset == "one_hot":
-        features = np.eye(sizes["columns"])[_assign_groups(sizes["items"], sizes["columns"])]
+        features = np.eye(sizes["columns"])[
+            _assign_planted_groups(sizes["items"], sizes["columns"])
+        ]
     else:
         return _make_trained_problem(protocol, seed, device)
     truth = rng.normal(size=(sizes["columns"], 1))
@@ -83,7 +85,7 @@ def make_recovery_problem(
     return features, values, features.shape[1]
 
 
-def _assign_groups(items: int, groups: int) -> Ids:
+def _assign_planted_groups(items: int, groups: int) -> Ids:
     """Every item's group; sizes decrease by `GROUP_RATIO`; every group has at least two items."""
     shares = GROUP_RATIO ** -np.arange(groups)
     sizes = np.maximum(2, (items * shares / shares.sum()).astype(np.int64))

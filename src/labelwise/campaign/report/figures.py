@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from labelwise.campaign.evaluation import ModelScore
+from labelwise.display import escape_text
 
 WIDTH = 480.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 16.0, 14.0, 44.0
@@ -113,7 +114,7 @@ def draw_growth(times: Sequence[float], counts: Sequence[int]) -> str:
 
 def draw_bars(bars: Sequence[Bar]) -> str:
     """Draw horizontal bars with names and notes; long names are cut."""
-    names = [_shorten_name(bar.name) for bar in bars]
+    names = [escape_text(bar.name, _MAX_NAME) for bar in bars]
     left = _LETTER * max(len(name) for name in names) + 12
     room = WIDTH - left - 8 - _LETTER * min(max(len(bar.note) for bar in bars) + 1, 21)
     longest = max(max(bar.amount for bar in bars), 1e-12)
@@ -131,10 +132,6 @@ def draw_bars(bars: Sequence[Bar]) -> str:
             f"{escape_svg(bar.note)}</text></g>"
         )
     return _make_svg(parts, _ROW * len(bars))
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
 
 
 class _Axes:

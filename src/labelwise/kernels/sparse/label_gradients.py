@@ -63,7 +63,7 @@ class LabelLaw(NamedTuple):
         return {"label_law": self.kind, "temperature": self.temperature}
 
 
-def is_bayesian(rows: Rows) -> bool:
+def uses_member_losses(rows: Rows) -> bool:
     """Whether the vectors are the members' losses, because last-layer factors are missing."""
     return not ("features" in rows and ("logits" in rows or "probabilities" in rows))
 
@@ -75,7 +75,7 @@ def label_gradients(rows: Rows, law: LabelLaw) -> tuple[Factored, Array]:
     ``member_probabilities`` ``(n, m, K)``, whose mean replaces the law. The means have the
     precision of the features (float64 if scaled).
     """
-    if is_bayesian(rows):
+    if uses_member_losses(rows):
         return _member_loss_gradients(rows["member_probabilities"])
     predicted, assumed = class_laws(rows, law)
     features = apply_scale(rows["features"], law.scale)

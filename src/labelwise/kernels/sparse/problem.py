@@ -40,8 +40,8 @@ from labelwise.kernels.scaling import binary_exponent, find_scale
 from labelwise.kernels.sparse.label_gradients import (
     SAME_TEMPERATURE,
     LabelLaw,
-    is_bayesian,
     label_gradients,
+    uses_member_losses,
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
@@ -112,7 +112,7 @@ def pose_problem(
 ) -> SparseProblem:
     """Set up the problem in one pass; ``defaults`` are ``(alpha, beta)`` by the kind of vectors."""
     law, terms = law.check(), terms.check()
-    mode = "bayesian" if all(shards.map(_is_bayesian_block)) else "last_layer"
+    mode = "bayesian" if all(shards.map(_uses_member_losses)) else "last_layer"
     beta = defaults[mode][1] if terms.beta is None else terms.beta
     n, (total, energy, reference, variance) = len(shards), shards.sum(_sum_block, law)
     if mode == "last_layer" and (scale := _choose_scale(shards, reference / n, beta)) != 1:
@@ -170,8 +170,8 @@ def check_beta(problem: SparseProblem, name: str) -> None:
         )
 
 
-def _is_bayesian_block(shard: Shard) -> bool:
-    return is_bayesian(shard.rows)
+def _uses_member_losses(shard: Shard) -> bool:
+    return uses_member_losses(shard.rows)
 
 
 def _sum_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
@@ -183,7 +183,9 @@ def _sum_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float
             xp = namespace(h)
             total += to_numpy(xp.matmul(xp.matrix_transpose(a), h))
             energy += float(xp.sum(squared_norms(Factored(a, h))))
-            reference += float(h.shape[0] if is_bayesian(shard.rows) else xp.sum(squared_norms(h)))
+            reference += float(
+                h.shape[0] if uses_member_losses(shard.rows) else xp.sum(squared_norms(h))
+            )
         return total, energy, reference, float(deviations @ deviations)
 
 
