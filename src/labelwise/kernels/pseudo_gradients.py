@@ -10,6 +10,9 @@ The gradient of the loss of item :math:`i` with respect to a last linear layer i
   drawn.
 
 Gradients are float64, some rows at a time: those of labelled items nearly cancel in their sum.
+
+Reference: J. Ash, C. Zhang, A. Krishnamurthy, J. Langford, A. Agarwal, "Deep Batch Active Learning
+by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
 """
 
 from collections.abc import Iterator

@@ -15,6 +15,8 @@ cancels when the norms are much larger than the distance, and overflows or under
 numbers. Distances are invariant under a shift of all rows. If a sample of a few rows shows that it
 is worth a copy of every block, the sample mean is subtracted from all rows and they are multiplied
 by a power of two (`kernels.scaling`).
+
+Cost: norms take ``O(n (K + d))``, products and distances to ``b`` rows ``O(n b (K + d))``.
 """
 
 import math

@@ -12,6 +12,9 @@ On a GPU, `FarthestAhead` measures all rows against the last block of picks with
 measures a window of the ``w`` farthest rows in float64 against all centers and each other,
 :math:`w^2 d`, and picks from it. Picks are certain while the farthest row is farther than every row
 outside the window, and than the second farthest, by more than rounding.
+
+Reference: T. Gonzalez, "Clustering to Minimize the Maximum Intercluster Distance", Theoretical
+Computer Science 38, 1985.
 """
 
 from dataclasses import dataclass, replace

@@ -17,6 +17,11 @@ lies between its tangent at the mean and its chord:
     \le \mathrm{tr} B - \frac{\mathrm{tr} A B}{1 + \lVert A \rVert} .
 
 Equations are solved only for candidates that can be the best by these bounds.
+
+Cost: see `labelwise.strategies.bait`. Memory: ``2 K^2`` numbers per candidate.
+
+Reference: J. Ash, S. Goel, A. Krishnamurthy, S. Kakade, "Gone Fishing: Neural Active Learning with
+Fisher Embeddings", NeurIPS 2021.
 """
 
 from collections.abc import Iterator

@@ -19,6 +19,11 @@ the same outcomes keeps every :math:`I_i` non-negative and reduces the standard 
 difference of two items to between a third and two thirds.
 
 No batch has more than :math:`\log M` nats: then every :math:`u` is 0 or 1.
+
+Cost: ``O(n S M K)`` for ``n`` items and ``S`` outcomes, in matrix products.
+
+Reference: A. Kirsch, J. van Amersfoort, Y. Gal, "BatchBALD: Efficient and Diverse Batch
+Acquisition for Deep Bayesian Active Learning", NeurIPS 2019.
 """
 
 import itertools

@@ -3,6 +3,8 @@
 One model: ``probabilities`` ``(n, K)``. Several models: a list of them, or
 ``member_probabilities`` ``(n, M, K)``; the scores of each model are scaled to [0, 1] over the pool
 and averaged, so that every model counts equally.
+
+Cost: ``O(n M K)``, one pass over the probabilities.
 """
 
 from collections.abc import Callable

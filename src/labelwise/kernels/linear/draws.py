@@ -15,6 +15,9 @@ A Poisson draw keeps each item independently with probability :math:`\min(1, \be
 
 Both process one block at a time (`first_rings`; `find_heaviest`, `keep_items`) and join the few
 items that matter, so that weights may stay with their blocks.
+
+Reference: P. Efraimidis, P. Spirakis, "Weighted Random Sampling with a Reservoir", Information
+Processing Letters 97, 2006 (the smallest :math:`e_i / p_i`).
 """
 
 from typing import Any, NamedTuple
