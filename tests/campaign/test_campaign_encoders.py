@@ -177,6 +177,12 @@ def test_encoders_and_features_are_not_combined(tmp_path):
             )
 
 
+def test_numbers_are_not_encoded(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(BadInput, match="minilm cannot encode numbers"):
+        Project.start(tmp_path / "t.csv", home=tmp_path / "c", encoder="minilm")
+
+
 def test_texts_are_encoded_by_a_model_or_by_their_words(tmp_path, monkeypatch):
     monkeypatch.setenv("LABELWISE_DATA", str(tmp_path / "empty"))
     write_texts(tmp_path / "notes.jsonl", 20)
@@ -189,10 +195,10 @@ def test_texts_are_encoded_by_a_model_or_by_their_words(tmp_path, monkeypatch):
     np.testing.assert_array_equal(model.inputs, labelwise.encode(texts, spec))
 
 
-def test_without_onnxruntime_the_remedies_are_named(tmp_path, monkeypatch):
+def test_without_onnxruntime_the_remedy_is_named(tmp_path, monkeypatch):
     source = write_digits(tmp_path / "digits", range(3))
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingDependency, match=r"labelwise\[encoders\]'.* --encoder none"):
+    with pytest.raises(MissingDependency, match=r"run pip install 'labelwise\[encoders\]'"):
         Project.start(source, home=tmp_path / "c")
     assert not list(tmp_path.glob("*c*/*"))
     assert len(Project.start(source, home=tmp_path / "c", encoder="none").inputs) == 3

@@ -268,6 +268,9 @@ def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypat
         ({"encoder": "tfidf"}, "tfidf encodes texts, and these items are images"),
         ({"encoder": ["auto", "none"]}, "none means no encoder; got auto, none"),
         ({"encoder": ["auto", "auto"]}, "every encoder is given once"),
+        ({"encoder": ["auto", "efficientnet_lite0"]}, "two encoders are the same"),
+        ({"features": ["f.npy", "f.npy"]}, "every file of features is given once"),
+        ({"features": __file__}, r"is not a file of features; give one of .npz, .npy"),
         ({"encoder": "auto", "storage": "labels.db"}, "a storage is given as a URL"),
     ],
 )

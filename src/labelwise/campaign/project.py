@@ -434,8 +434,9 @@ def _choose_encoders(
         raise BadInput(f"give features or encoders, not both; got --encoder {named[0]}")
     if NONE in specs and len(specs) > 1:
         raise BadInput(f"none means no encoder; got {', '.join(specs)}")
-    if len(set(specs)) < len(specs):
-        raise BadInput(f"every encoder is given once; got {', '.join(specs)}")
+    for kind, given in (("encoder", specs), ("file of features", list(map(str, features)))):
+        if len(set(given)) < len(given):
+            raise BadInput(f"every {kind} is given once; got {', '.join(given)}")
     whole_network = module is not None and form == "folder" and not named
     return [] if NONE in specs or whole_network else list(specs)
 

@@ -38,7 +38,7 @@ from labelwise.errors import BadInput
 from labelwise.files import load_npy, lock_file, write_atomically
 from labelwise.learners.embedding import Standardizer
 from labelwise.media.images import SIDE, find_image_format, read_images
-from labelwise.media.tables import find_input_array, load_arrays
+from labelwise.media.tables import ARRAYS, find_input_array, load_arrays
 from labelwise.pool.blocks import Progress
 
 WORK = ".encoding"  # Folder in a campaign's folder for features while they are computed
@@ -161,6 +161,9 @@ class _Ingestion:
         """Whether the items are encoded: by the encoders given at the start, or as before."""
         if self.before or self.description.encoders:
             return bool(self.description.encoders)
+        named = [spec for spec in encoders if spec != AUTO]
+        if named and self.description.kind == "numbers":
+            raise BadInput(f"{named[0]} cannot encode numbers; leave out --encoder")
         encodable = self.description.kind in ("images", "texts") and not self.description.features
         return bool(encoders) and encodable
 
@@ -273,7 +276,11 @@ class _Ingestion:
         """The encoders of the campaign, or at the start the given ones."""
         if self.before:
             return open_encoders(self.home, self.description)
-        return [open_new_encoder(self.home, spec, self.description.kind, texts) for spec in specs]
+        kind = self.description.kind
+        found = [open_new_encoder(self.home, spec, kind, texts) for spec in specs]
+        if len({(encoder.name, encoder.checksum) for encoder in found}) < len(found):
+            raise BadInput(f"two encoders are the same: {', '.join(specs)}; leave one out")
+        return found
 
     def _describe_encoders(
         self, specs: Sequence[str], encoders: Sequence[Encoder], notes: list[str]
@@ -390,6 +397,8 @@ def _extend_rows(
 
 def _read_features(path: Path) -> NDArray[Any]:
     """Read and check the rows of a .npy or .npz file."""
+    if path.is_file() and path.suffix.lower() not in ARRAYS:
+        raise BadInput(f"{path} is not a file of features; give one of {', '.join(ARRAYS)}")
     content = load_arrays(path)
     rows = content[find_input_array(path, content)] if isinstance(content, dict) else content
     if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not rows.size:
