@@ -25,6 +25,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 3
 autodoc_typehints = "signature"
+maximum_signature_line_length = 80  # longer ones have one argument per line
 autodoc_member_order = "bysource"
 # One backtick in a docstring marks a name in the code, which need not have a page.
 default_role = "literal"
