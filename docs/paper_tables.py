@@ -86,11 +86,13 @@ def compare_row(row: dict[str, Any]) -> tuple[str, str, str]:
 def read_values(runs: ExperimentRuns, name: str, measure: str) -> Floats:
     """One number per seed, ``(s,)``.
 
-    Measures: ``"areas"`` and ``"finals"`` of the curves, their ``"rise"`` from the first to the
-    last measurement, ``"imbalance"`` of all labels in the end, and seconds of ``"picking"``.
+    Measures: ``"areas"`` and ``"finals"`` of whole curves, the ``"last"`` measurement of any curve,
+    the ``"rise"`` to it from the first one, ``"imbalance"`` of all labels in the end, and seconds
+    of ``"picking"``.
     """
-    if measure == "rise":
-        return runs.curves(name)[:, -1] - runs.curves(name)[:, 0]
+    last = runs.curves(name)[:, -1]
+    if measure in ("last", "rise"):
+        return last if measure == "last" else last - runs.curves(name)[:, 0]
     if measure in ("areas", "finals"):
         return getattr(runs, measure)(name)
     found: dict[int, float] = {}
@@ -370,9 +372,8 @@ def _compute_number(kind: str, arguments: str) -> str:
         needed = estimate_needed_for(runs, find_name(runs, entrant), (rest or ["random"])[0])
         return "more than were bought" if needed is None else f"{needed.value:,.0f}"
     if kind in ("area", "final"):
-        values = runs.areas(find_name(runs, entrant))
-        if kind == "final":
-            values = runs.finals(find_name(runs, entrant))
+        part = "areas" if kind == "area" else "last"
+        values = read_values(runs, find_name(runs, entrant), part)
         return f"{np.nanmean(values) * scale:.{'2f' if scale > 1 else '3g'}}"
     part = {"gain": "areas", "last": "finals"}[kind]
     return format_difference(compare_values(runs, entrant, (rest or ["random"])[0], part), runs)
