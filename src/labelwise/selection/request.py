@@ -344,9 +344,9 @@ def select(
 ) -> Selection:
     """Pick the items of a pool that are worth labelling.
 
-    Each representation is an array (NumPy, torch on any device, JAX, SciPy sparse), a table (pandas,
-    polars, pyarrow), or the path of a .npy or .parquet file, of a folder of them or a pattern
-    (``"pool-*.npy"``); a list has one per model.
+    Each representation is an array (NumPy, torch on any device, JAX, SciPy sparse), a table
+    (pandas, polars, pyarrow), or the path of a .npy or .parquet file, of a folder of them or a
+    pattern (``"pool-*.npy"``); a list has one per model.
     Give those that the strategy needs, or a pool that holds them. If some are tensors, the
     computation runs where they are.
 
