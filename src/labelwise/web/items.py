@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -42,7 +43,7 @@ Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
 
 SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
 """Characters and columns of an item in a list, and characters that are searched."""
-CACHED_QUERIES = 16
+CACHED_QUERIES, CACHED_WORDS = 16, 8
 MOST_DUPLICATES = 99  # Near-duplicates that are listed with an item
 FOUND, PICKED = 1, 2
 """Flags of an item on the map: a query finds it; it is selected and waits for a label."""
@@ -142,11 +143,12 @@ class SearchIndex:
         self._bytes = np.frombuffer(b"".join(parts), np.uint8)
         self._starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         self._counts = np.bincount(self._bytes, minlength=256)
+        self.find = lru_cache(CACHED_WORDS)(self._find)  # words repeat while a person types
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def find(self, word: str) -> Ids:
+    def _find(self, word: str) -> Ids:
         """The ids of the texts that contain a word, in order."""
         wanted = np.frombuffer(word.encode(errors="replace"), np.uint8)
         rarest = int(np.argmin(self._counts[wanted]))
@@ -372,7 +374,9 @@ class ItemTable:
             keep &= self.batch == query.batch
         ids = np.flatnonzero(keep)
         for word in query.search.lower().split():
-            ids = np.intersect1d(ids, self._read_texts().find(word), assume_unique=True)
+            contains = np.zeros(len(keep), dtype=bool)
+            contains[self._read_texts().find(word)] = True
+            ids = ids[contains[ids]]
         return self._sort(ids, query)
 
     def _sort(self, ids: Ids, query: ItemQuery) -> Ids:

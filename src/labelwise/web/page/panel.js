@@ -108,7 +108,7 @@ export function TrainingNote({ desk, offer = false }) {
   if (training.error)
     return html`<div class="failure" role="alert">
       <p>Training failed. No label is lost.</p>
-      <pre tabindex="0" aria-label="The error">${training.error}</pre>
+      <pre tabindex="0" role="region" aria-label="The error">${training.error}</pre>
       ${button("Try again")}
     </div>`;
   return offer && training.trains !== false ? button("Train now") : null;
