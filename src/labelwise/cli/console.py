@@ -15,8 +15,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from labelwise.cli.app import complete_commands, name_items, quiet_mode
-from labelwise.display import format_count
+from labelwise.display import escape_text, format_count
 from labelwise.errors import LabelwiseWarning
+
+MAX_LISTED = 20  # Number of items that are printed; all of them are counted
 
 ProgressCallback = Callable[[str, int, int], None]
 
@@ -107,6 +109,14 @@ def print_columns(lines: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in lines), default=0)
     for name, value in lines:
         print(f"{name:<{width}}  {value}".rstrip())
+
+
+def print_limited(lines: Sequence[str]) -> None:
+    """Print the first lines about items to stderr, and how many there are more."""
+    for line in lines[:MAX_LISTED]:
+        print(f"  {escape_text(line)}", file=sys.stderr)
+    if len(lines) > MAX_LISTED:
+        print(f"  and {len(lines) - MAX_LISTED:,} more", file=sys.stderr)
 
 
 @contextmanager

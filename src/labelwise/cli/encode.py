@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, TextOption, app
-from labelwise.cli.console import print_table, show_progress, split_names
+from labelwise.cli.console import print_limited, print_table, show_progress, split_names
 from labelwise.cli.files import check_output_file
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 encoders_group = typer.Typer(invoke_without_command=True)
 app.add_typer(encoders_group, name="encoders")
 
-_MAX_LISTED = 20
 _TIMED_SECONDS = 0.5
 
 _OTHER = (
@@ -129,8 +128,7 @@ def _read_items(
 
 def _report_broken(broken: dict[int, str], ids: list[Any], skip: bool) -> None:
     """List images that cannot be read; they are an error unless they are to be left out."""
-    for place, reason in sorted(broken.items())[:_MAX_LISTED]:
-        print(f"  {escape_text(ids[place])}: {reason}", file=sys.stderr)
+    print_limited([f"{ids[place]}: {reason}" for place, reason in sorted(broken.items())])
     if not broken:
         return
     count = f"{len(broken):,} of {len(ids):,} images cannot be read"

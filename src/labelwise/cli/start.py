@@ -22,7 +22,7 @@ from labelwise.cli.app import (
     open_project,
     quote_path,
 )
-from labelwise.cli.console import show_progress, split_names
+from labelwise.cli.console import print_limited, show_progress, split_names
 from labelwise.cli.tell import import_labels, import_prelabels, read_label_table
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from labelwise.campaign.folder.ingest import IngestResult
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
-
-_MAX_LISTED = 20  # Number of broken items that are printed; all of them are counted
 
 
 @app.command("start")
@@ -193,15 +191,8 @@ def _list_broken_items() -> Iterator[None]:
         print("encoded items are kept: the same command continues with them", file=sys.stderr)
         raise
     except LabelwiseError as error:
-        _print_limited(getattr(error, "__notes__", []))
+        print_limited(getattr(error, "__notes__", []))
         raise
-
-
-def _print_limited(lines: Sequence[str]) -> None:
-    for line in lines[:_MAX_LISTED]:
-        print(f"  {escape_text(line)}", file=sys.stderr)
-    if len(lines) > _MAX_LISTED:
-        print(f"  and {len(lines) - _MAX_LISTED:,} more", file=sys.stderr)
 
 
 def _print_campaign(project: "Project", storage: str | None) -> None:
@@ -246,7 +237,7 @@ def _format_campaign_option(project: "Project") -> str:
 def _print_broken(ingested: "IngestResult") -> None:
     if ingested.broken:
         print(f"  left out, because they cannot be used: {len(ingested.broken):,}")
-        _print_limited([f"{name}: {reason}" for name, reason in ingested.broken.items()])
+        print_limited([f"{name}: {reason}" for name, reason in ingested.broken.items()])
 
 
 def _move_source(project: "Project", source: Path) -> None:
@@ -270,8 +261,9 @@ def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
     _print_broken(ingested)
     if ingested.missing:
         print(f"  missing, and no longer asked for: {format_count(len(ingested.missing), 'item')}")
-        found = [project.items.describe(item) for item in ingested.missing[: _MAX_LISTED + 1]]
-        _print_limited([f"{about['id']}: {escape_text(_name_item(about), 60)}" for about in found])
+        items = project.items
+        shown = [(items.key(item), _name_item(items.describe(item))) for item in ingested.missing]
+        print_limited([f"{key}: {escape_text(name, 60)}" for key, name in shown])
     if ingested.returned:
         print(f"  available again: {format_count(len(ingested.returned), 'item')}")
 
