@@ -3,7 +3,7 @@
 Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
-    <!-- calls -->, <!-- packages -->,
+    <!-- calls -->, <!-- packages -->, <!-- savings -->,
     <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle or table,
     <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or another form of
     FORMS, <!-- papers FORM KEY -->
@@ -30,15 +30,17 @@ from labelwise.benchmark.report.thirds import (
     format_summary,
     read_frozen,
 )
+from labelwise.benchmark.results import read_results
 from labelwise.campaign import Project
 from labelwise.learner import REPRESENTATIONS
+from labelwise.simulate.savings import compute_savings, format_interval
 from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 import paper_tables  # noqa: E402  a neighbour of this script
 
-TABLE_NAMES = "strategies|representations|datasets|calls|packages"
+TABLE_NAMES = "strategies|representations|datasets|calls|packages|savings"
 KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) [a-z]+ [\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
@@ -164,6 +166,19 @@ def _imported_packages(name: str) -> set[str]:
     return set(found) - {name}
 
 
+def _savings() -> str:
+    """What labelwise simulate found on images and texts, from its committed rounds."""
+    lines = ["| | random | labelwise default | saved (95 % interval) |", "|---|---|---|---|"]
+    names = {"images": "2,000 images of CIFAR-10", "texts": "BBC news"}
+    for name, title in names.items():
+        rounds = read_results(ROOT / "docs" / "results" / f"simulate_{name}.jsonl")
+        (found,) = compute_savings(rounds)
+        needed, share = found.cells
+        interval = format_interval(found.saved)
+        lines.append(f"| {title} | {found.baseline:,.0f} | **{needed}** | {share} ({interval}) |")
+    return "\n".join(lines) + "\n"
+
+
 def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
@@ -186,6 +201,7 @@ TABLES = {
     "datasets": _datasets,
     "calls": _calls,
     "packages": _packages,
+    "savings": _savings,
 }
 
 
