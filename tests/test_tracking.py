@@ -1,9 +1,11 @@
 """Tracking of rounds with the real MLflow store and real TensorBoard event files."""
 
+import sys
+
 import pytest
 
 from labelwise.benchmark.results import RoundResult
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, MissingDependency
 from labelwise.tracking import Tracker
 
 
@@ -33,6 +35,15 @@ def test_rounds_are_steps_of_an_mlflow_run(tmp_path, monkeypatch):
     assert run.info.run_name == "toy digits margin p=1 seed 3" and run.info.status == "FINISHED"
     assert run.data.params["strategy"] == "margin"
     assert set(run.data.metrics) == {"accuracy", "seconds/train"}
+
+
+def test_a_missing_package_of_a_store_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    for name in [name for name in sys.modules if name.startswith("mlflow.store.db")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingDependency, match="needs the package alembic"):
+        Tracker(f"mlflow:sqlite:///{tmp_path}/runs.db")
 
 
 def test_rounds_are_scalars_of_tensorboard(tmp_path):

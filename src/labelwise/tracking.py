@@ -82,9 +82,9 @@ def _open_backend(target: str) -> TrackerBackend:
     try:
         return backends[kind](place)
     except ImportError as error:
+        package = "mlflow-skinny" if error.name == "mlflow" else kind  # which opens no databases
         raise MissingDependency(
-            f"--track {kind} needs the package {error.name}; "
-            f"run pip install {'mlflow-skinny' if kind == 'mlflow' else 'tensorboard'}"
+            f"--track {target} needs the package {error.name}; run pip install {package}"
         ) from error
 
 
@@ -100,6 +100,8 @@ class _MlflowBackend:
             self._experiment: str = (
                 self._client.create_experiment(EXPERIMENT) if found is None else found.experiment_id
             )
+        except ImportError:
+            raise
         except Exception as error:
             raise BadInput(f"cannot open the MLflow store {uri} ({first_line(error)})") from error
         self._runs: dict[str, str] = {}
