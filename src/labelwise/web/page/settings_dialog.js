@@ -17,8 +17,7 @@ export async function showSettings(desk) {
   const Body = ({ finish }) =>
     html`<div class="body">
       ${desk.session.owner ? html`<${Form} desk=${desk} settings=${settings} finish=${finish} />` : null}
-      ${desk.session.owner ? html`<${AddItems} desk=${desk} /><${People} desk=${desk} />` : null}
-      <h3>Invite others</h3>
+      ${desk.session.owner ? html`<${AddItems} desk=${desk} /><${People} desk=${desk} /><h3>Invite others</h3>` : null}
       <p class="soft">${invitation.says}</p>
       ${invitation.addresses.map((address) => html`<${Address} address=${matchScheme(address)} />`)}
     </div>`;
