@@ -79,6 +79,7 @@ def test_the_commands_of_the_image_serve_a_campaign_without_torch(distributions,
     assert "torch" not in {line.partition("==")[0] for line in installed}
     outside = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     outside |= {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "LABELWISE_TOKEN": "a" * 16}
+    outside |= {"LABELWISE_ALLOW_HOST": "labels.example labels.test"}
     rows = np.random.default_rng(0).normal(size=(60, 4))
     np.save(tmp_path / "rows.npy", rows)
     start = ["labelwise", "start", "rows.npy", "--classes", "a,b"]
@@ -88,11 +89,22 @@ def test_the_commands_of_the_image_serve_a_campaign_without_torch(distributions,
     server = subprocess.Popen([*command, "--port", "8653"], cwd=tmp_path, env=outside)
     try:
         assert wait_for_page("http://127.0.0.1:8653/api/session", "a" * 16) == 200
+        for host, code in [("labels.test", 200), ("evil.example", 421)]:
+            assert ask_as("http://127.0.0.1:8653/api/session", "a" * 16, host) == code
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen("http://127.0.0.1:8653/api/session")
     finally:
         server.terminate()
         server.wait(30)
+
+
+def ask_as(url, token, host):
+    """The status of an answer to a request under another name of the server."""
+    named = {"Authorization": f"Bearer {token}", "Host": host}
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, headers=named)).status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def wait_for_page(url, token):

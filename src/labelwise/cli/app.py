@@ -76,7 +76,13 @@ SkipBrokenOption = Annotated[
 ]
 HostOption = Annotated[str, Option("--host", help="Address to listen on.")]
 AllowHostOption = Annotated[
-    list[str] | None, Option("--allow-host", help="Further name of this server (behind a proxy).")
+    list[str] | None,
+    Option(
+        "--allow-host",
+        help="Further name of this server (behind a proxy).",
+        envvar="LABELWISE_ALLOW_HOST",
+        metavar="HOST",
+    ),
 ]
 
 _ABOUT = """Choose which items of a large unlabelled pool to label, and how much each should weigh.
