@@ -4,9 +4,10 @@ Run: OPENBLAS_NUM_THREADS=1 python benchmarks/coverage_speed.py > docs/results/c
 
 One JSON object per line: CPU seconds (process time, one BLAS thread) and wall seconds of the whole
 call, of the one product of candidates and targets (for coverage), their ratio in CPU seconds, and
-the load of the machine. With bmdal_reg installed, `lcmd` is compared with it on a small pool,
-where the picks are the same. Rows are 200 clusters of different sizes in float32, then no clusters.
-``--large`` adds a million items.
+the load of the machine. Rows are 200 clusters of different sizes in float32, then no clusters.
+``--large`` measures a million items instead. Peers that are installed (bmdal_reg, apricot,
+submodlib, scikit-activeml) do the same on a small pool: `lcmd` and facility location must pick the
+same items; TypiClust begins with other clusters, and ProbCover has ties.
 
 ``--device cuda`` measures `max_herding` from tensors on a GPU instead, in wall seconds of three
 calls after one that is thrown away, and compares the picks with those of arrays on the host
@@ -18,6 +19,7 @@ import json
 import os
 import sys
 import time
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -35,22 +37,23 @@ CASES = (
 LARGE = ("max_herding", 1_000_000, 256, 100, 0)
 ON_DEVICE = ((47_000, 512, 3000, 0), (47_000, 512, 3000, 200), (11_000, 384, 500, 200))
 """Items, features, picks and clusters."""
+RADIUS = 0.8  # up to which unit rows resemble each other
 
 
 def main() -> None:
     """Measure every case."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="where rows are tensors, for example cuda")
-    parser.add_argument("--large", action="store_true", help="a million items, too")
+    parser.add_argument("--large", action="store_true", help="a million items instead")
     arguments = parser.parse_args()
     if arguments.device:
         for case in ON_DEVICE:
             measure_on_device(arguments.device, *case)
         return
-    for case in (*CASES, *([LARGE] if arguments.large else [])):
+    for case in [LARGE] if arguments.large else CASES:
         for clusters in (200, 0):
             print(json.dumps(measure(*case, clusters)), flush=True)
-    compare_lcmd()
+    compare_peers()
 
 
 def make_rows(n: int, d: int, clusters: int) -> Any:
@@ -123,35 +126,80 @@ def multiply(rows: Any, targets: int) -> float:
     return time.process_time() - begin
 
 
-def compare_lcmd() -> None:
-    """The picks and the time of bmdal_reg on a small pool."""
+def compare_peers() -> None:
+    """Picks and CPU seconds of other packages on a small pool, as far as they are installed."""
     np.Inf = np.inf  # bmdal_reg 3.0.2 was written for NumPy 1
-    try:
+    n, d, budget = 5000, 128, 200
+    rows = make_rows(n, d, 200)
+    labelled = np.arange(0, n, 500)
+    pool = np.setdiff1d(np.arange(n), labelled)
+    unit = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    unknown = np.full(n, np.nan)
+
+    def pick_bmdal() -> Any:
         import torch
         from bmdal_reg.bmdal.feature_data import TensorFeatureData
         from bmdal_reg.bmdal.feature_maps import IdentityFeatureMap
         from bmdal_reg.bmdal.features import Features
         from bmdal_reg.bmdal.selection import LargestClusterMaxDistSelectionMethod
-    except ImportError as error:
-        print(f"without bmdal_reg: {error}", file=sys.stderr)
-        return
-    n, d, budget = 10_000, 128, 500
-    rows = make_rows(n, d, 200)
-    labelled = np.arange(0, n, 500)
-    pool = np.setdiff1d(np.arange(n), labelled)
 
-    def features(ids: Any) -> Any:
-        return Features(IdentityFeatureMap(d), TensorFeatureData(torch.tensor(rows[ids])))
+        def features(ids: Any) -> Any:
+            return Features(IdentityFeatureMap(d), TensorFeatureData(torch.tensor(rows[ids])))
 
-    begin = time.process_time()
-    method = LargestClusterMaxDistSelectionMethod(features(pool), features(labelled), verbosity=0)
-    theirs = pool[method.select(budget).numpy()]
-    middle = time.process_time()
-    ours = labelwise.select("lcmd", budget, features=rows, labelled=labelled).ids
-    line = {"strategy": "lcmd", "n": n, "d": d, "budget": budget, "labelled": len(labelled)}
-    line |= {"cpu_seconds": round(time.process_time() - middle, 3)}
-    line |= {"bmdal_reg_cpu_seconds": round(middle - begin, 3)}
-    print(json.dumps(line | {"same_picks": bool((ours == theirs).all())}), flush=True)
+        method = LargestClusterMaxDistSelectionMethod(
+            features(pool), features(labelled), verbosity=0
+        )
+        return pool[method.select(budget).numpy()]
+
+    def pick_apricot() -> Any:
+        from apricot import FacilityLocationSelection
+
+        similar = np.clip(unit @ unit.T, 0, 1)
+        chosen = FacilityLocationSelection(budget, metric="precomputed", optimizer="lazy")
+        return np.asarray(chosen.fit(similar).ranking)
+
+    def pick_submodlib() -> Any:
+        from submodlib import FacilityLocationFunction
+
+        similar = np.clip(unit @ unit.T, 0, 1)
+        function = FacilityLocationFunction(n=n, mode="dense", sijs=similar, separate_rep=False)
+        picks = function.maximize(budget, optimizer="LazyGreedy", show_progress=False)
+        return np.array([item for item, _ in picks])
+
+    def pick_typiclust() -> Any:
+        from skactiveml.pool import TypiClust
+
+        return TypiClust(random_state=0).query(unit, unknown, batch_size=budget)
+
+    def pick_prob_cover() -> Any:
+        from skactiveml.pool import ProbCover
+
+        chosen = ProbCover(random_state=0, n_classes=10, deltas=[RADIUS])
+        return chosen.query(unit, unknown, batch_size=budget)
+
+    top_hat = {"features": unit, "kernel": "tophat", "radius": RADIUS}
+    for package, pick, strategy, given in (
+        ("bmdal_reg", pick_bmdal, "lcmd", {"features": rows, "labelled": labelled}),
+        ("apricot-select", pick_apricot, "max_herding", {"features": rows}),
+        ("submodlib-py", pick_submodlib, "max_herding", {"features": rows}),
+        ("scikit-activeml", pick_typiclust, "typiclust", {"features": rows}),
+        ("scikit-activeml", pick_prob_cover, "max_herding", top_hat),
+    ):
+        try:
+            pick()  # imports and compiles
+        except ImportError as error:
+            print(f"without {package}: {error}", file=sys.stderr)
+            continue
+        begin = time.process_time()
+        theirs = pick()
+        middle = time.process_time()
+        ours = labelwise.select(strategy, budget, **given).ids
+        line = {"strategy": strategy, "n": n, "d": d, "budget": budget, "peer": pick.__name__[5:]}
+        line |= {"package": f"{package} {version(package)}"}
+        line |= {"cpu_seconds": round(time.process_time() - middle, 3)}
+        line |= {"peer_cpu_seconds": round(middle - begin, 3)}
+        print(json.dumps(line | {"same_picks": int((ours == theirs).sum())}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.learners.linear_models import fit_logistic, fit_ridge, span_rows
-from labelwise.learners.linear_probe import LinearProbe, ProbeTuning, split_folds
+from labelwise.learners.linear_probe import CONFIDENT, LinearProbe, ProbeTuning, split_folds
 from labelwise.learners.table_model import TableModel
 
 
@@ -231,12 +231,20 @@ def test_saved_model_predicts_the_same(tmp_path):
         loaded.load(tmp_path / "model")
 
 
-def test_self_training_uses_the_unlabelled_items():
-    rows, targets = make_classes(11, count=400)
-    plain, more = LinearProbe(), LinearProbe(self_training=True, unlabelled=rows)
-    plain.fit(rows[:12], targets[:12])
-    more.fit(rows[:12], targets[:12])
-    assert not np.allclose(plain.predict_proba(rows), more.predict_proba(rows))
+@pytest.mark.parametrize(
+    ("classes", "labels", "given", "trained"),
+    [(3, 12, None, True), (2, 12, None, False), (2, 12, True, True), (3, 5, True, False)],
+)
+def test_self_training_needs_three_classes_or_a_wish_and_two_labels_of_each(
+    classes, labels, given, trained
+):
+    rows, targets = make_classes(11, count=400, classes=classes)
+    plain, more = LinearProbe(), LinearProbe(self_training=given, unlabelled=rows)
+    for probe in (plain, more):
+        probe.fit(rows[:labels], targets[:labels])
+    chances = plain.predict_proba(rows)
+    assert (chances.max(axis=1) > CONFIDENT).any()
+    assert trained != np.allclose(chances, more.predict_proba(rows))
 
 
 def test_bad_input_is_named():

@@ -448,7 +448,7 @@ def make_campaign_learner(
     classes: int | None,
     regression: bool,
     *,
-    self_training: bool = False,
+    self_training: bool | None = None,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Learner:

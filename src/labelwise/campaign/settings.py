@@ -57,8 +57,9 @@ class Settings:
     # whether items that nobody works on are selected again when a new model is ready; not done
     # where training uses the weights of the strategy
     rolling: bool = False
-    # whether models of images and texts are also trained on confident predictions of other items
-    self_training: bool = False
+    # whether models of images and texts are also trained on confident predictions of other items;
+    # None for three classes or more
+    self_training: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch", "overlap"):

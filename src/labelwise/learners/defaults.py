@@ -43,7 +43,7 @@ def default_learner(
     classes: int | None = None,
     *,
     regression: bool = False,
-    self_training: bool = False,
+    self_training: bool | None = None,
     module: Builder | None = None,
     device: str = "auto",
     progress: Progress | None = None,
@@ -51,7 +51,7 @@ def default_learner(
     """Make the default learner for items of a kind: ``"images"``, ``"texts"`` or ``"numbers"``.
 
     ``inputs`` of the pool are as in the table above; memory maps are not read whole.
-    With ``self_training`` a `LinearProbe` is also trained on confident predictions of the pool.
+    ``self_training`` is that of a `LinearProbe`, on the predictions of the pool.
     ``module(shape, outputs)`` builds a torch network to use instead, on ``device``.
     """
     if kind not in KINDS:
@@ -69,9 +69,8 @@ def default_learner(
         )
     known = None if regression else max(classes or 2, 2)
     if kind != "numbers":
-        more = inputs if self_training else None
         return LinearProbe(
-            classes=known, regression=regression, self_training=self_training, unlabelled=more
+            classes=known, regression=regression, self_training=self_training, unlabelled=inputs
         )
     with require_extra("models of tables need scikit-learn", "web"):
         from labelwise.learners.table_model import TableModel

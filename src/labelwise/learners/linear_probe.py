@@ -11,6 +11,8 @@ choice                 rule
 penalty                smallest out-of-fold loss of `PENALTIES`, from `LEAST_TUNED` labels a class
                        on; `PENALTY` before. A ridge takes the smallest leave-one-out error.
 temperature            calibrated on the same out-of-fold logits, from `LEAST_FOLDED` labels a class
+self-training          from calibrated confidence on: training again on labels and on predictions
+                       of unlabelled items above `CONFIDENT`, which count at most half as much
 members                draws from the Laplace approximation with a Kronecker-factored precision
 =====================  ============================================================================
 
@@ -63,6 +65,7 @@ MEMBERS = 50
 
 SELF_TRAINING_ROUNDS, CONFIDENT, MOST_PSEUDO = 3, 0.9, 2000
 """Rounds of self-training, least confidence, and how many unlabelled items are looked at."""
+LEAST_CLASSES = 3  # Of two classes, confident predictions are wrong more often
 
 _FOLD_STREAM, _MEMBER_STREAM, _PSEUDO_STREAM = 61, 62, 63
 _ROWS_AT_ONCE = 8192
@@ -139,7 +142,7 @@ class LinearProbe(EstimatorMethods):
         classes: int | Sequence[Any] | None = None,
         regression: bool = False,
         penalty: float | None = None,
-        self_training: bool = False,
+        self_training: bool | None = None,
         unlabelled: Array = None,
         members: int = MEMBERS,
     ) -> None:
@@ -150,7 +153,8 @@ class LinearProbe(EstimatorMethods):
                 those among the labels if None. Classes without labels get a small probability.
             regression: whether labels are values.
             penalty: per feature; chosen by cross-validation if None.
-            self_training: whether to train also on confident predictions of ``unlabelled`` items.
+            self_training: whether to train also on confident predictions of ``unlabelled`` items,
+                from `LEAST_FOLDED` labels a class on; None for `LEAST_CLASSES` classes or more.
             unlabelled: ``(n, d)`` features; used by ``self_training`` only.
             members: number of draws of the members.
         """
@@ -196,7 +200,10 @@ class LinearProbe(EstimatorMethods):
             fitted = self._fit_values(rows, goal, own, tuning)
         else:
             fitted = self._fit_classes(rows, goal, own, tuning)
-            if self.self_training and self.unlabelled is not None:
+            wanted = self.self_training
+            if wanted is None:
+                wanted = len(self.state.offsets) >= LEAST_CLASSES
+            if wanted and self.unlabelled is not None and self.tuning.labels:
                 fitted = self._train_on_confident(rows, goal, own)
         seconds = time.perf_counter() - begin
         return FitReport(
@@ -264,10 +271,7 @@ class LinearProbe(EstimatorMethods):
         return ProbeTuning(penalties[best], heat, count), logits[best]
 
     def _train_on_confident(self, rows: Floats, targets: Ids, weights: Floats) -> LinearFit:
-        """Train again on labels and confident predictions, `SELF_TRAINING_ROUNDS` times.
-
-        The predictions together count at most half as much as the labels.
-        """
+        """Train again on labels and confident predictions, `SELF_TRAINING_ROUNDS` times."""
         pool = convert_numbers(self.unlabelled, "unlabelled items")
         noise = row_noise(self._seed, np.arange(len(pool)), _PSEUDO_STREAM)
         kept = check_features(pool[noise < MOST_PSEUDO / max(len(pool), 1)], rows.shape[1])
