@@ -58,7 +58,7 @@ class Settings:
     # where training uses the weights of the strategy
     rolling: bool = False
     # whether models of images and texts are also trained on confident predictions of other items;
-    # None for three classes or more
+    # None for three classes or more and up to 1,000 labels
     self_training: bool | None = None
 
     def __post_init__(self) -> None:

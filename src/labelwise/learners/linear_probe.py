@@ -65,7 +65,9 @@ MEMBERS = 50
 
 SELF_TRAINING_ROUNDS, CONFIDENT, MOST_PSEUDO = 3, 0.9, 2000
 """Rounds of self-training, least confidence, and how many unlabelled items are looked at."""
-LEAST_CLASSES = 3  # Of two classes, confident predictions are wrong more often
+LEAST_CLASSES, MOST_LABELS = 3, 1000
+"""Where self-training is on by default: of two classes, confident predictions are wrong more often;
+with many labels it gains less, and takes two more seconds with 2,000."""
 
 _FOLD_STREAM, _MEMBER_STREAM, _PSEUDO_STREAM = 61, 62, 63
 _ROWS_AT_ONCE = 8192
@@ -154,7 +156,8 @@ class LinearProbe(EstimatorMethods):
             regression: whether labels are values.
             penalty: per feature; chosen by cross-validation if None.
             self_training: whether to train also on confident predictions of ``unlabelled`` items,
-                from `LEAST_FOLDED` labels a class on; None for `LEAST_CLASSES` classes or more.
+                from `LEAST_FOLDED` labels a class on; None for `LEAST_CLASSES` classes or more and
+                at most `MOST_LABELS` labels.
             unlabelled: ``(n, d)`` features; used by ``self_training`` only.
             members: number of draws of the members.
         """
@@ -202,7 +205,7 @@ class LinearProbe(EstimatorMethods):
             fitted = self._fit_classes(rows, goal, own, tuning)
             wanted = self.self_training
             if wanted is None:
-                wanted = len(self.state.offsets) >= LEAST_CLASSES
+                wanted = len(self.state.offsets) >= LEAST_CLASSES and len(rows) <= MOST_LABELS
             if wanted and self.unlabelled is not None and self.tuning.labels:
                 fitted = self._train_on_confident(rows, goal, own)
         seconds = time.perf_counter() - begin

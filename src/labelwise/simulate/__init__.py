@@ -33,9 +33,8 @@ from labelwise.simulate.own_data import OwnData, check_own_data
 from labelwise.simulate.savings import LabelSaving, compute_savings
 from labelwise.strategies import get
 
-PROBE = {"head": "linear", "self_training": None}
-HEADS = {"images": PROBE, "texts": PROBE, "numbers": {"head": "table"}}
-"""Heads by the kind of the inputs, as in a campaign."""
+HEADS = {"images": "linear", "texts": "linear", "numbers": "table"}
+"""Heads by the kind of the inputs, as in a campaign, without self-training."""
 
 ROUNDS, MOST_POOL = 10, 20_000
 
@@ -142,7 +141,7 @@ def make_plan(
     usual = (DEFAULT[amounts], *COMPARED[amounts])
     names = [get(name).name for name in strategies or usual]
     used = "" if data.kind == "numbers" else encoder
-    settings = [data.digest, used, weights, left, test_share, each, HEADS[data.kind]]
+    settings = [data.digest, used, weights, left, test_share, each]
     digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
     return Protocol(
         name="simulate",
@@ -150,7 +149,7 @@ def make_plan(
         about=f"labels that could have been saved on {data.name}",
         dataset=data.name,
         networks=(),
-        learner=HEADS[data.kind],
+        learner={"head": HEADS[data.kind]},
         start=each,
         batch=each,
         rounds=times - 1,
