@@ -102,7 +102,7 @@ export function ItemsView({ desk, undo }) {
   const shown = !found.length && listed && listed.id === chosen[0] ? [listed] : found;
 
   const label = async (value, name) => {
-    if (!shown.length) return notice("Select an item first, then press its class");
+    if (!shown.length) return notice("Select an item first");
     const others = (row) => DECIDED.includes(row.status) && row.by.some((by) => by !== desk.session.name);
     const mine = shown.filter((row) => !others(row) && !(row.label === value && row.by.length));
     try {
@@ -137,7 +137,7 @@ export function ItemsView({ desk, undo }) {
         ? html`<div class="stage" data-item=${row.id}>
               <${FullItem} key=${row.id} item=${row} numbers=${desk.session.regression} />
             </div>
-            <p class="why">${row.name ?? `Item ${row.id}`}: press a class to change its label</p>
+            <p class="why">${row.name ?? `Item ${row.id}`}: ${desk.session.regression ? "enter a value" : "press a class"} to change its label</p>
             ${row.notes.map((note) => html`<p class="note">${note}</p>`)}
             ${row.duplicates.length
               ? html`<button type="button" onclick=${() => choose([row.id, ...row.duplicates])}>
