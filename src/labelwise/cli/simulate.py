@@ -212,7 +212,7 @@ def _print_savings(found: "tuple[LabelSaving, ...]", plan: "Protocol", seeds: in
 
 @app.command("demo")
 def run_demo(
-    out: Annotated[Path, Option(help="Page to write.")] = Path("demo/report.html"),
+    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("demo/report.html"),
     strategy: Annotated[
         list[str] | None, Option(help="Strategy to compare with random; may be repeated.")
     ] = None,

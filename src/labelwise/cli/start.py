@@ -46,9 +46,14 @@ def start_campaign(
     without: WithoutOption = None,
     id_column: IdColumnOption = None,
     strategy: Annotated[
-        str | None, Option(help="Selection strategy (default: uherding, or mixed_lcmd for values).")
+        str | None,
+        Option(
+            "--strategy",
+            "-s",
+            help="Selection strategy (default: uherding, or mixed_lcmd for values).",
+        ),
     ] = None,
-    batch: Annotated[int, Option(help="Items per batch.")] = 50,
+    batch: Annotated[int, Option("--batch", "-b", help="Items per batch.")] = 50,
     regression: Annotated[
         bool, Option("--regression", help="Labels are numbers, not classes.")
     ] = False,
