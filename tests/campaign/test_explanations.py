@@ -58,3 +58,15 @@ def test_a_position_outside_the_batch_is_refused():
     for position in (-1, 3):
         with pytest.raises(BadInput, match=f"batch 2 has 3 items; got position {position}"):
             explain_pick(make_asked("random"), position)
+
+
+class Untraversed(tuple):
+    """Ids that can only be read by position."""
+
+    def __iter__(self):
+        raise AssertionError("the whole batch was read")
+
+
+def test_the_length_of_a_batch_costs_no_time():
+    ids = Untraversed((3, 1, 2))
+    assert explain_pick(Asked(0.0, 1, ids, strategy="homemade"), 1) == "Pick 2 of 3 by homemade."
