@@ -175,7 +175,7 @@ def growth_table(grown: list[Line], lengths: list[int]) -> Iterator[str]:
     yield (
         "\nThe server's calls do not depend on the length. A fresh process loads the snapshot, "
         "which grows with the items that were asked for and labelled, and replays at most 10,000 "
-        "events, or a fiftieth of the record. Keeping a snapshot holds up everyone; it comes as "
+        "events, or a twentieth of the record. Keeping a snapshot holds up everyone; it comes as "
         "often."
     )
 

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { Curve } from "./curve.js";
-import { count, duration, percent, sentence } from "./format.js";
+import { count, duration, percent, sentence, tidy } from "./format.js";
 import { html } from "./html.js";
 import { notice } from "./messages.js";
 import { showQuality } from "./quality.js";
@@ -61,7 +61,7 @@ function Progress({ state: { batch, budget, goal, evaluation, labelled, items },
     ? ["Labelled", labelled, items]
     : [`Batch ${batch?.number}`, batch?.done, batch?.size];
   const done = Math.max(0, Math.min(begun + counted, size));
-  return html`${batch ? html`<${Bar} name=${name} value=${done} most=${size} words=${`${done} of ${size}`} />` : null}
+  return html`${batch ? html`<${Bar} name=${name} value=${done} most=${size} words=${`${tidy(done)} of ${tidy(size)}`} />` : null}
   ${spent ? html`<${Bar} name="Budget" value=${budget.share ?? 0} most=${1} words=${spent} />` : null}
   ${goal ? html`<${Bar} name="Goal" value=${score ?? 0} most=${goal} words=${describeGoal(goal, score)} />` : null}`;
 }
