@@ -105,6 +105,7 @@ def main():
             log.write(f"{name} {label}: {len(found)} runs, {sum(found) / len(found):.1f} s\n")
     for process in processes:
         process.kill()
+    jobs.cancel_join_thread()  # jobs that nobody took would keep this process from ending
 
 
 if __name__ == "__main__":

@@ -15,15 +15,16 @@ def read_one(name):
     return read_frozen([DOCS / "results" / "frozen" / f"{name}.jsonl.gz"])[0]
 
 
-def summarise(name, strategy):
-    found = summarise_curves(read_one(name))
+def summarise(name, strategy, *more):
+    files = [DOCS / "results" / "frozen" / f"{part}.jsonl.gz" for part in (name, *more)]
+    found = summarise_curves(read_frozen(files)[0])
     return next(entry for entry in found if entry.strategy == strategy)
 
 
 @pytest.mark.parametrize(
     ("name", "strategy", "labels"),
     [
-        ("cifar10", "uherding", "82"),
+        ("cifar10", "uherding", "74"),
         ("newsgroups", "uherding", "194"),
         ("newsgroups", "max_herding", "159"),
         ("reuters_r8", "uherding", "28"),
@@ -32,6 +33,13 @@ def summarise(name, strategy):
 def test_labels_for_the_last_accuracy_of_random(name, strategy, labels):
     assert f"{summarise(name, strategy).needed[1]:.0f}" == labels
     assert labels in PAGES[0].read_text()
+
+
+@pytest.mark.parametrize(("name", "goal"), [("cifar10", 70), ("newsgroups", 130)])
+def test_labels_with_a_self_trained_head(name, goal):
+    found = summarise(name, "uherding (self_training=True)", f"{name}-self_training").needed[1]
+    assert found <= goal
+    assert all(f"{found:.0f}" in page.read_text() for page in PAGES)
 
 
 @pytest.mark.parametrize(
