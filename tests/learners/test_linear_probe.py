@@ -10,7 +10,13 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.learners.linear_models import fit_logistic, fit_ridge, span_rows
-from labelwise.learners.linear_probe import CONFIDENT, LinearProbe, ProbeTuning, split_folds
+from labelwise.learners.linear_probe import (
+    COLDEST,
+    CONFIDENT,
+    LinearProbe,
+    ProbeTuning,
+    split_folds,
+)
 from labelwise.learners.table_model import TableModel
 
 
@@ -88,11 +94,25 @@ def test_out_of_fold_matches_training_without_the_fold():
     probe = LinearProbe(penalty=0.05)
     probe.fit(rows, targets, seed=9)
     for part in split_folds(targets, 9):
-        slow = fit_slowly(rows[~part], targets[~part], 3, np.ones(int((~part).sum())), 0.05 * 4)
+        mean = rows[~part].mean(axis=0)
+        ones = np.ones(int((~part).sum()))
+        slow = fit_slowly(rows[~part] - mean, targets[~part], 3, ones, 0.05 * 4)
         found = softmax(probe.out_of_fold.logits[part] * probe.tuning.temperature, axis=1)
-        np.testing.assert_allclose(found, slow.predict_proba(rows[part]), atol=2e-3)
+        np.testing.assert_allclose(found, slow.predict_proba(rows[part] - mean), atol=2e-3)
     probe.fit(rows[:5], [0, 1, 2, 0, 1])
     assert probe.out_of_fold is None  # fewer than two labels a class
+
+
+def test_few_labels_hardly_sharpen_the_probabilities():
+    rows = np.repeat(np.eye(4), 40, axis=0)  # every class at one point: nothing is uncertain
+    targets = np.repeat(np.arange(4), 40)
+    chosen = []
+    for count in (3, 40):
+        probe = LinearProbe(penalty=0.3)
+        own = np.concatenate([np.flatnonzero(targets == n)[:count] for n in range(4)])
+        probe.fit(rows[own], targets[own])
+        chosen.append(probe.tuning.temperature)
+    np.testing.assert_allclose(chosen, [COLDEST ** (3 / 13), COLDEST ** (40 / 50)])
 
 
 def test_only_ratios_of_weights_matter():

@@ -11,6 +11,7 @@ choice                 rule
 penalty                smallest out-of-fold loss of `PENALTIES`, from `LEAST_TUNED` labels a class
                        on; `PENALTY` before. A ridge takes the smallest leave-one-out error.
 temperature            calibrated on the same out-of-fold logits, from `LEAST_FOLDED` labels a class
+                       on; with few labels hardly below 1
 self-training          from calibrated confidence on: training again on labels and on predictions
                        of unlabelled items above `CONFIDENT`, which count at most half as much
 members                draws from the Laplace approximation with a Kronecker-factored precision
@@ -61,6 +62,7 @@ FOLDS, LEAST_FOLDED, LEAST_TUNED = 5, 2, 3
 """Number of folds, and labels per class from which on there are folds and a choice of penalty."""
 
 HOTTEST, COLDEST = 20.0, 0.5  # Limits of the temperature
+WARM_LABELS = 10  # Labels per class from which on a temperature below 1 counts by half or more
 MEMBERS = 50
 
 SELF_TRAINING_ROUNDS, CONFIDENT, MOST_PSEUDO = 3, 0.9, 2000
@@ -254,11 +256,13 @@ class LinearProbe(EstimatorMethods):
         penalties = PENALTIES if chosen else (fixed,)
         logits = np.empty((len(penalties), count, classes))
         for part in split_folds(targets, self._seed):
+            # Rows are centred without the held-out ones, whose mean would place them too centrally.
+            middle = weights[~part] @ span.coordinates[~part] / weights[~part].sum()
+            rows, fitted = span.coordinates - middle, None
             # Every fit starts from that of the next larger penalty, which is close to it.
-            fitted = None
             for place, penalty in enumerate(penalties):
                 fitted = fit_logistic(
-                    span.coordinates[~part],
+                    rows[~part],
                     span.squares,
                     targets[~part],
                     classes,
@@ -266,11 +270,13 @@ class LinearProbe(EstimatorMethods):
                     penalty * width,
                     start=fitted,
                 )
-                logits[place, part] = span.coordinates[part] @ fitted.coefficients + fitted.offsets
+                logits[place, part] = rows[part] @ fitted.coefficients + fitted.offsets
         # The penalty of the smallest out-of-fold loss, and the temperature of its logits.
         losses = [measure_loss(own, targets, weights) for own in logits]
         best = int(np.argmin(losses))
         heat = float(np.clip(calibrate_temperature(logits[best], targets), COLDEST, HOTTEST))
+        if heat < 1:  # the models of the folds saw fewer labels and are less sure than the last one
+            heat **= count / (count + WARM_LABELS * classes)
         return ProbeTuning(penalties[best], heat, count), logits[best]
 
     def _train_on_confident(self, rows: Floats, targets: Ids, weights: Floats) -> LinearFit:
