@@ -61,11 +61,11 @@ def format_duration(seconds: float) -> str:
     """Format a length of time in suitable units.
 
     Example:
-        >>> format_duration(4.25), format_duration(200), format_duration(7500)
-        ('4.2 s', '3 min 20 s', '2 h 05 min')
+        >>> [format_duration(value) for value in (0.0123, 4.25, 200, 7500)]
+        ['0.01 s', '4.2 s', '3 min 20 s', '2 h 05 min']
     """
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.{2 if seconds < 0.1 else 1}f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"

@@ -153,7 +153,7 @@ def test_a_dry_run_says_what_it_would_take_and_picks_nothing(folder, capsys):
     most, usual = (round(300 * 6 * 8 * n / 1024) for n in (cost.passes[1], cost.expected))
     assert lines[2] == f"bytes read: at most {most} KiB, usually about {usual} KiB"
     assert re.match(r"kept in memory: 6\d bytes per item \(19 KiB\); .* may go to disk", lines[3])
-    assert re.match(r"time: about \d.* (seconds|minutes) \(all rows are read in", lines[4])
+    assert re.match(r"time: about \d.* (s|min) \(all rows are read in", lines[4])
     assert lines[5].startswith("memory that may be used: ")
     assert {path.name for path in folder.iterdir()} == {"f.npy", "g.npy", "p.npy", "done.txt"}
 

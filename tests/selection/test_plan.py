@@ -230,9 +230,7 @@ def test_time_is_passes_times_reading_and_columns_times_multiplying():
     assert slow.seconds == 3 * 10.0 + 7 * 3.0
     kept = replace(slow, speed=replace(speed, again=0.0))
     assert kept.seconds == 10.0 + 7 * 3.0
-    assert "time: about 51.0 seconds (all rows are read in 10.0 seconds" in "\n".join(
-        slow.describe_fully()
-    )
+    assert "time: about 51.0 s (all rows are read in 10.0 s" in "\n".join(slow.describe_fully())
 
 
 def test_what_is_kept_is_said_in_words():

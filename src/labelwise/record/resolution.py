@@ -96,7 +96,7 @@ def resolve_weighted(
     patterns = {item: _find_pattern(given) for item, given in votes.items() if given}
     if not patterns:
         return WeightedLabels({}, {}, {})
-    rows = _VotePatterns.from_counts(Counter(patterns.values()), max(2, classes or len(seen)))
+    rows = _VotePatterns.from_counts(Counter(patterns.values()), max(2, len(seen)))
     reliability = rows.estimate_reliability()
     settled = {
         pattern: (by, chance, sides == 1 or chance >= sure)
@@ -114,13 +114,11 @@ def resolve_weighted(
 
 
 def estimate_reliability(
-    counted: Mapping[tuple[tuple[str, Label], ...], int], *, classes: int | None = None
+    counted: Mapping[tuple[tuple[str, Label], ...], int],
 ) -> dict[str, float]:
     """Estimate the share of correct labels of each annotator, as `resolve_weighted` does.
 
-    Args:
-        counted: votes on an item, as (annotator, label) pairs, to the number of such items.
-        classes: number of classes; the number of different labels if None.
+    ``counted`` maps votes on an item, as (annotator, label) pairs, to the number of such items.
 
     >>> votes = {(("ann", 1), ("bob", 1), ("eve", 0)): 20, (("ann", 0), ("bob", 0), ("eve", 0)): 10}
     >>> found = estimate_reliability(votes)
@@ -133,7 +131,7 @@ def estimate_reliability(
         patterns[_find_pattern(dict(given))] += times
     if not patterns:
         return {}
-    rows = _VotePatterns.from_counts(patterns, max(2, classes or len(seen)))
+    rows = _VotePatterns.from_counts(patterns, max(2, len(seen)))
     return dict(zip(rows.people, rows.estimate_reliability().tolist(), strict=True))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labelwise.arrays import Array, float64, namespace, to_numpy
+from labelwise.display import format_duration
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.pool.blocks import BLOCK_BYTES, LEAST_ROW, BlockRows, rows_per_block
 from labelwise.pool.ids import RowNumbers
@@ -120,10 +121,10 @@ class SelectionPlan:
             kept += f"; {format_size(self.items * self.cost.state_bytes)} may go to disk"
         yield f"kept in memory: {kept}{': ' if self.cost.holds else ''}{self.cost.holds}"
         if self.speed is not None:
-            speed = f"all rows are read in {format_seconds(self.speed.read)}"
+            speed = f"all rows are read in {format_duration(self.speed.read)}"
             speed += f" and multiplied with {TIMED_COLUMNS} columns in "
-            speed += format_seconds(TIMED_COLUMNS * self.speed.column)
-            total = "unknown" if self.seconds is None else f"about {format_seconds(self.seconds)}"
+            speed += format_duration(TIMED_COLUMNS * self.speed.column)
+            total = "unknown" if self.seconds is None else f"about {format_duration(self.seconds)}"
             yield f"time: {total} ({speed}, measured on {self.speed.blocks} of the blocks)"
 
     def _describe_bytes(self) -> str:
@@ -350,14 +351,3 @@ def format_size(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
-
-
-def format_seconds(seconds: float) -> str:
-    """A time in a readable unit.
-
-    >>> [format_seconds(value) for value in (0.0123, 4.5, 250, 9000)]
-    ['0.01 seconds', '4.5 seconds', '4 minutes', '2.5 hours']
-    """
-    if seconds < 120:
-        return f"{seconds:.{2 if seconds < 1 else 1}f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

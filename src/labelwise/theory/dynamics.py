@@ -103,20 +103,19 @@ def _divide_gains(apart: float, together: float) -> float:
     return apart / together if together > 0 else math.nan
 
 
-def last_layer_kernel(features: Array, others: Array = None, *, bias: bool = True) -> Floats:
-    """The tangent kernel of a linear head alone, ``(n, m)``: ``h . h' + 1``.
+def last_layer_kernel(features: Array, *, bias: bool = True) -> Floats:
+    """The tangent kernel of a linear head alone, ``(n, n)``: ``h . h' + 1``.
 
-    It is the same for every output; between two different outputs it is zero. ``others`` are the
-    features themselves if None; a head without ``bias`` does not add the 1.
+    It is the same for every output; between two different outputs it is zero. A head without
+    ``bias`` does not add the 1.
 
     >>> import numpy as np
     >>> last_layer_kernel(np.array([[1.0, 2.0], [0.0, 1.0]]))
     array([[6., 3.],
            [3., 2.]])
     """
-    left = _check_matrix(features, "features")
-    right = left if others is None else _check_matrix(others, "others")
-    return np.asarray(left @ right.T + (1.0 if bias else 0.0))
+    rows = _check_matrix(features, "features")
+    return np.asarray(rows @ rows.T + (1.0 if bias else 0.0))
 
 
 def alignment(kernel: Array, targets: Array) -> float:
