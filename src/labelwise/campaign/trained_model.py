@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Floats, to_numpy
 from labelwise.campaign.folder.description import DESCRIPTION, EMBEDDING, TFIDF, CampaignDescription
 from labelwise.campaign.folder.encoders import encode_new_items, shorten_spec
+from labelwise.campaign.folder.ingest import read_feature_rows
 from labelwise.campaign.project import Project, make_campaign_learner
 from labelwise.encoders.encoding import encode
 from labelwise.encoders.tfidf import TfidfEncoder
@@ -40,9 +41,7 @@ from labelwise.media.images import read_images
 from labelwise.media.tables import (
     ARRAYS,
     TABLES,
-    find_input_array,
     join_texts,
-    load_arrays,
     read_keys,
     read_table,
 )
@@ -348,8 +347,7 @@ def read_values(description: CampaignDescription, items: Any) -> tuple[list[str]
         return list(found), [path / name for name in found]
     suffix = path.suffix.lower()
     if suffix in ARRAYS:
-        content = load_arrays(path)
-        rows = content[find_input_array(path, content)] if isinstance(content, dict) else content
+        rows = read_feature_rows(path)
         return [str(number) for number in range(len(rows))], rows
     if suffix in TABLES and (description.text or description.columns):
         table = read_table(path)

@@ -188,7 +188,7 @@ class _Ingestion:
                 fills=plan.fills,
             )
         else:
-            rows = _read_features(source)
+            rows = read_feature_rows(source)
             if not description.features:
                 self._check_known_rows(source, rows)
             notes = [f"{len(rows) - before:,} rows of {rows.shape[1]:,} features"]
@@ -202,7 +202,7 @@ class _Ingestion:
             return found.values
         before, files, parts = self.before, self.description.features, []
         for path in (resolve_path(self.home, file) for file in files):
-            rows, wanted = _read_features(path), before + len(found.values)
+            rows, wanted = read_feature_rows(path), before + len(found.values)
             if len(rows) != wanted:
                 raise BadInput(
                     f"{path} has {len(rows):,} rows for {wanted:,} items; give one row per item, "
@@ -395,7 +395,7 @@ def _extend_rows(
         write_header()
 
 
-def _read_features(path: Path) -> NDArray[Any]:
+def read_feature_rows(path: Path) -> NDArray[Any]:
     """Read and check the rows of a .npy or .npz file."""
     if path.is_file() and path.suffix.lower() not in ARRAYS:
         raise BadInput(f"{path} is not a file of features; give one of {', '.join(ARRAYS)}")
