@@ -55,7 +55,7 @@ def check_strategy(settings: Settings, *, network: bool = False, several: bool =
     """Reject a strategy that the campaign's model cannot serve, before hours of labelling."""
     offered = _OFFERED[settings.regression] | (_GRADIENTS if network else set())
     strategy = get(settings.strategy)
-    sets = [strategy.needs, *strategy.or_needs]
+    sets = strategy.input_sets
     served = next((names for names in sets if set(names) <= offered), None)
     if served is not None and (several or served != ("outputs",)):  # outputs: several models
         chosen = strategy.with_options(**settings.options)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, is_array, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.calibration import softmax
 from labelwise.learner import FitReport, Label, Learner
 from labelwise.pool.blocks import Progress
 from labelwise.pool.ids import Keys
@@ -158,11 +159,11 @@ class Round:
     ) -> tuple[str, ...]:
         """The first set of representations that the strategy reads and the learner gives."""
         strategy = get(strategy) if isinstance(strategy, str) else strategy
-        sets = [strategy.needs, *strategy.or_needs]
+        sets = strategy.input_sets
         if () in sets:
             return ()
         if prefer_members:
-            sets.sort(key=lambda names: not any(map(_is_of_members, names)))
+            sets = tuple(sorted(sets, key=lambda names: not any(map(_is_of_members, names))))
         for names in sets:
             if self.offers(names) and (
                 not _compares_models(strategy, names) or self._gives_several(names)
@@ -188,7 +189,7 @@ class Round:
         `choose_representations`.
         """
         strategy = get(strategy) if isinstance(strategy, str) else strategy
-        sets = [strategy.needs, *strategy.or_needs]
+        sets = strategy.input_sets
         if () in sets:
             return {}
         if self.trained:
@@ -337,10 +338,7 @@ def merge_models(name: str, parts: Array) -> Array:
         return xp.concat(scaled, axis=1)
     stacked = xp.stack(list(parts))
     if name == "logits":
-        shifted = stacked - xp.max(stacked, axis=2, keepdims=True)
-        chances = xp.exp(shifted)
-        chances = chances / xp.sum(chances, axis=2, keepdims=True)
-        return xp.log(xp.mean(chances, axis=0) + 1e-12)
+        return xp.log(xp.mean(softmax(stacked), axis=0) + 1e-12)
     return xp.mean(stacked, axis=0)
 
 
