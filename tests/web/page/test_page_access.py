@@ -72,6 +72,16 @@ def test_every_control_has_a_name(make, visit):
         assert nameless == [], view
 
 
+def test_every_view_has_a_heading_and_the_focus_on_a_list_that_names_its_row(make, visit):
+    page = visit(make(12).url)
+    for view in each_view(page):
+        assert page.locator("h1").count() == 1, view
+    page.get_by_role("grid").focus()
+    page.keyboard.press("ArrowDown")
+    page.locator("[role=grid][aria-activedescendant=row-1]").wait_for()
+    assert page.locator("#row-1[role=row]").count() == 1
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_enough_contrast(make, visit, scheme):
     page = visit(make(12).url, color_scheme=scheme, reduced_motion="reduce")

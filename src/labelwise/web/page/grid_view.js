@@ -109,7 +109,7 @@ export function GridView({ desk, undo, confirm }) {
                   ${name === NONE
                     ? null
                     : html`<button type="button" class="main" onclick=${() => confirmAll(members, value, name)}>
-                        Confirm ${members.length === 1 ? "it" : `all ${members.length}`}
+                        Confirm ${describeRest(members.length, members.filter((item) => !chosen.has(item)).length)}
                       </button>`}
                 </div>`
               : null}
@@ -147,6 +147,8 @@ export function GridView({ desk, undo, confirm }) {
 }
 
 const NONE = "Choose yourself";
+
+const describeRest = (all, rest) => (rest < all ? `the other ${rest}` : all === 1 ? "it" : `all ${all}`);
 
 /** In confirm mode: items by predicted class, most confident first; otherwise one group. */
 function groupItems(desk) {
