@@ -64,6 +64,9 @@ def test_own_ids_are_in_errors_and_in_the_history(capsys, reviews):
     write("labels.csv", [{"id": asked[1], "label": "good"}])
     assert answer(capsys, "tell", "labels.csv", "--by", "ann")[0] == 0
     assert f"ann labelled item {asked[1]} good" in answer(capsys, "record", "history")[1]
+    (reviews / "r.labelwise" / "items.jsonl").write_text("")
+    code, _, err = answer(capsys, "ask", "--out", "batch.csv")
+    assert code == 1 and "items.jsonl is empty" in err
 
 
 @pytest.mark.parametrize(

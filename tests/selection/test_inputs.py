@@ -185,7 +185,9 @@ def test_a_list_of_members_is_stacked(strategy):
 
 def test_a_list_of_votes_is_stacked():
     votes = MEMBERS.argmax(axis=2)
-    assert pick("committee", member_votes=list(votes.T)) == pick("committee", member_votes=votes)
+    expected = pick("committee", member_votes=votes)
+    assert pick("committee", member_votes=list(votes.T)) == expected
+    assert pick("committee", member_votes=[votes[:, :2], votes[:, 2:]]) == expected
 
 
 def test_sparse_rows_are_dense_one_block_at_a_time():

@@ -18,6 +18,8 @@ import typer
 from typer import Option
 from typer.models import CommandInfo
 
+from labelwise.errors import LabelwiseError
+
 if TYPE_CHECKING:
     from labelwise.campaign.project import Project
 
@@ -193,15 +195,15 @@ def set_campaign_folder(folder: Path | None) -> None:
 def name_items(text: str) -> str:
     """Replace the numbers of items in a text by the user's own ids, if the campaign has them."""
     project = _open_campaign.get()
-    if project is None or not project.items.has_keys:
-        return text
-    items = project.items
 
     def name(found: re.Match[str]) -> str:
-        number = int(found[1])
-        return f"item {items.key(number)}" if number in items else found[0]
+        assert project is not None
+        try:
+            return f"item {project.items.key(int(found[1]))}"
+        except (LabelwiseError, OSError):  # not of the campaign, or its list is damaged
+            return found[0]
 
-    return re.sub(r"\bitem (\d+)\b", name, text)
+    return text if project is None else re.sub(r"\bitem (\d+)\b", name, text)
 
 
 def complete_commands(text: str) -> str:

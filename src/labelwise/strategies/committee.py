@@ -34,8 +34,8 @@ def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str =
     """The disagreement of the members, ``(n,)``.
 
     Rows are ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list
-    of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` (integers are classes, others are
-    values of a regression), which have only an entropy.
+    of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` or a list of them (integers are
+    classes, others are values of a regression), which have only an entropy.
 
     Options:
         disagreement: ``"kl"`` or ``"vote_entropy"``, for classes.
@@ -43,14 +43,16 @@ def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str =
     if "outputs" in rows:
         return _sum_variances(list(rows["outputs"]))
     if "member_votes" in rows:
-        votes = np.asarray(to_numpy(rows["member_votes"]))
+        given = rows["member_votes"]
+        parts = given if isinstance(given, list) else [given]
+        votes = np.concatenate([to_numpy(part) for part in parts], axis=1)
         whole = np.issubdtype(votes.dtype, np.integer)
         return vote_entropy(votes) if whole else _sum_variances(list(votes.T[..., None]))
     if "member_probabilities" in rows:
         members = rows["member_probabilities"]
     else:
-        given = list(rows["probabilities"])
-        members = namespace(*given).stack(given, axis=1)
+        several = list(rows["probabilities"])
+        members = namespace(*several).stack(several, axis=1)
     if disagreement == "vote_entropy":
         return vote_entropy(to_numpy(namespace(members).argmax(members, axis=2)))
     return information_gains(members, prior_outcome(members.shape[1]))
