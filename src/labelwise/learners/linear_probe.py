@@ -31,7 +31,7 @@ Computation 1992, for the members.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,7 +208,8 @@ class LinearProbe(EstimatorMethods):
             wanted = self.self_training
             if wanted is None:
                 wanted = len(self.state.offsets) >= LEAST_CLASSES and len(rows) <= MOST_LABELS
-            if wanted and self.unlabelled is not None and self.tuning.labels:
+            more = 0 if self.unlabelled is None else len(self.unlabelled)
+            if wanted and more and self.tuning.labels:
                 fitted = self._train_on_confident(rows, goal, own)
         seconds = time.perf_counter() - begin
         return FitReport(
@@ -280,10 +281,15 @@ class LinearProbe(EstimatorMethods):
         return ProbeTuning(penalties[best], heat, count), logits[best]
 
     def _train_on_confident(self, rows: Floats, targets: Ids, weights: Floats) -> LinearFit:
-        """Train again on labels and confident predictions, `SELF_TRAINING_ROUNDS` times."""
+        """Train again on labels and confident predictions, `SELF_TRAINING_ROUNDS` times.
+
+        The result is as sure of the unlabelled items, on average, as the calibrated model of the
+        labels: its own predictions, learnt as if they were true, would make it surer.
+        """
         pool = convert_numbers(self.unlabelled, "unlabelled items")
         noise = row_noise(self._seed, np.arange(len(pool)), _PSEUDO_STREAM)
         kept = check_features(pool[noise < MOST_PSEUDO / max(len(pool), 1)], rows.shape[1])
+        wanted = softmax(self._compute_logits(kept)).max(axis=1).mean()
         fitted = None
         for _ in range(SELF_TRAINING_ROUNDS):
             chances = softmax(self._compute_logits(kept))
@@ -296,6 +302,14 @@ class LinearProbe(EstimatorMethods):
                 self.tuning,
             )
         assert fitted is not None
+        heat = match_confidence(self._compute_logits(kept), wanted)
+        state = self.state
+        self._state = replace(
+            state,
+            coefficients=state.coefficients / heat,
+            offsets=state.offsets / heat,
+            scale=state.scale * heat,
+        )
         return fitted
 
     def _fit_values(
@@ -538,6 +552,21 @@ def measure_loss(logits: Floats, targets: Ids, weights: Floats) -> float:
     """Mean negative log-likelihood."""
     chances = softmax(logits)[np.arange(len(targets)), targets]
     return float(-weights @ np.log(np.maximum(chances, 1e-300)) / weights.sum())
+
+
+def match_confidence(logits: Floats, wanted: float) -> float:
+    """The temperature at which the largest probabilities have a mean, as far as its limits allow.
+
+    >>> logits = np.array([[0.0, np.log(3.0)], [0.0, np.log(3.0)]])
+    >>> round(match_confidence(logits, 0.9), 2), round(match_confidence(logits, 0.75), 2)
+    (0.5, 1.0)
+    """
+    low, high = np.log(COLDEST), np.log(HOTTEST)
+    for _ in range(20):  # the mean falls with the temperature
+        middle = (low + high) / 2
+        sure = softmax(logits / np.exp(middle)).max(axis=1).mean()
+        low, high = (middle, high) if sure > wanted else (low, middle)
+    return float(np.exp((low + high) / 2))
 
 
 def _factor_curvature(span: RowSpan, fitted: LinearFit, weights: Floats) -> dict[str, Any]:
