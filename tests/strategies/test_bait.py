@@ -17,6 +17,13 @@ from labelwise.strategies.bait import STRATEGY
 from tests.conftest import make_features, make_probabilities
 
 
+def test_features_with_infinite_squares_are_rejected():
+    rows = make_rows(5, d=4, classes=1)
+    rows["features"][1, 1] = 1e160
+    with pytest.raises(BadInput, match="the squares of the features are infinite"):
+        pick(rows, 3)
+
+
 def make_rows(n, d=3, classes=3, seed=0):
     return {
         "features": make_features(n, d, seed),

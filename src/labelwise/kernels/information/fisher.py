@@ -52,6 +52,7 @@ from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.threads import run_in_threads, split_range
 
+TOO_LARGE = "the squares of the features are infinite; divide the features by 1e100"
 KEY = "bait"
 ROUNDED = "rounding hides the differences between the items; give a larger ridge to bait"
 POSSIBLE = 1e-6  # Part by which rounding may lower the bound of a candidate that is the best
@@ -213,7 +214,7 @@ def find_directions(shards: Shards, count: int) -> Floats | None:
     with np.errstate(over="ignore", invalid="ignore"):
         moments = np.asarray(shards.sum(_sum_block_moments, width))
     if not np.isfinite(moments).all():
-        raise BadInput("the squares of the features are infinite; divide the features by 1e100")
+        raise BadInput(TOO_LARGE)
     return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, -count:])
 
 
@@ -250,8 +251,11 @@ def start_candidates(
             part.projected[at] = h
     for array, matrix in ((part.inner, inverse), (part.outer, outer)):
         there = like(matrix, features)
-        for at, h, p in part.iterate_chunks(shard.rows, plan):
-            array[at] = plan.scale**2 * fisher_squares(h, p, there)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for at, h, p in part.iterate_chunks(shard.rows, plan):
+                array[at] = plan.scale**2 * fisher_squares(h, p, there)
+        if not bool(namespace(array).isfinite(array).all()):
+            raise BadInput(TOO_LARGE)
     shard.state[KEY] = part
 
 
