@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels.information import fisher
 from labelwise.pool.blocks import LocalShards, Shard
@@ -22,6 +23,16 @@ def test_features_with_infinite_squares_are_rejected():
     rows["features"][1, 1] = 1e160
     with pytest.raises(BadInput, match="the squares of the features are infinite"):
         pick(rows, 3)
+
+
+def test_numbers_far_below_1_and_integers_of_torch_are_no_problem():
+    rows = make_rows(30, d=4, classes=2)
+    tiny = {**rows, "features": rows["features"] * 1e-40}
+    assert len(pick(tiny, 3).ids) == 3
+    few = {name: torch.as_tensor(part) for name, part in make_rows(2, d=4, classes=5).items()}
+    assert len(pick({**few, "features": (10 * few["features"]).long()}, 2).ids) == 2
+    with pytest.raises(BadInput, match="candidates is nan but budget is 3"):
+        labelwise.select("bait", 3, **rows, candidates=float("nan"))
 
 
 def make_rows(n, d=3, classes=3, seed=0):

@@ -168,7 +168,7 @@ def check_job(job: Job) -> None:
     check_positive("ridge", job.options["ridge"])
     if job.options["directions"] is not None:
         check_integer("directions", job.options["directions"], 1)
-    if candidates is not None and candidates < job.budget:
+    if candidates is not None and not candidates >= job.budget:  # NaN too
         raise BadInput(
             f"candidates is {candidates} but budget is {job.budget}; give at least as many"
         )

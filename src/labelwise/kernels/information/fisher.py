@@ -109,7 +109,7 @@ def fisher_squares(features: Array, probabilities: Array | None, matrix: Array) 
         left = xp.matmul(features, matrix[a * d : (a + 1) * d, a * d :])
         products = xp.reshape(left, (n, classes - a, d)) * features[:, None, :]
         blocks[:, a, a:] = xp.sum(products, axis=2)
-        blocks[:, a:, a] = blocks[:, a, a:]
+        blocks[:, a + 1 :, a] = blocks[:, a, a + 1 :]
     half = xp.matrix_transpose(_mix_classes(blocks, probabilities))
     return _mix_classes(half, probabilities)
 
@@ -311,7 +311,7 @@ def _bound_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
     highest = traces - cross / (1 + np.sqrt(squares))
     # The tangent from below; a trace of 0 is worth nothing.
     total = traces + cross
-    return traces**2 / np.where(total > 0, total, 1.0), highest, traces
+    return traces * (traces / np.where(total > 0, total, 1.0)), highest, traces
 
 
 def _split_rows(count: int, rows: Array) -> list[slice]:
