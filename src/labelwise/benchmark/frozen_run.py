@@ -122,7 +122,7 @@ def make_head(options: Options, pool: LabelledPool) -> Predictor:
 
 
 def _make_linear(pool: LabelledPool, **options: Any) -> Predictor:
-    unlabelled = pool.inputs if options.get("self_training") else None
+    unlabelled = None if options.get("self_training", False) is False else pool.inputs
     return LinearProbe(
         classes=pool.classes, regression=pool.classes is None, unlabelled=unlabelled, **options
     )

@@ -27,14 +27,16 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
 from labelwise.encoders import encode
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
+from labelwise.files import JsonObject
 from labelwise.pool.blocks import Progress
 from labelwise.rounds.default_strategies import BASELINE, COMPARED, DEFAULT
 from labelwise.simulate.own_data import OwnData, check_own_data
 from labelwise.simulate.savings import LabelSaving, compute_savings
 from labelwise.strategies import get
 
-HEADS = {"images": "linear", "texts": "linear", "numbers": "table"}
-"""Heads by the kind of the inputs, as in a campaign, without self-training."""
+PROBE: JsonObject = {"head": "linear", "self_training": None}
+HEADS: dict[str, JsonObject] = {"images": PROBE, "texts": PROBE, "numbers": {"head": "table"}}
+"""Heads by the kind of the inputs, as in a campaign."""
 
 ROUNDS, MOST_POOL = 10, 20_000
 
@@ -141,7 +143,7 @@ def make_plan(
     usual = (DEFAULT[amounts], *COMPARED[amounts])
     names = [get(name).name for name in strategies or usual]
     used = "" if data.kind == "numbers" else encoder
-    settings = [data.digest, used, weights, left, test_share, each]
+    settings = [data.digest, used, weights, left, test_share, each, HEADS[data.kind]]
     digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
     return Protocol(
         name="simulate",
@@ -149,7 +151,7 @@ def make_plan(
         about=f"labels that could have been saved on {data.name}",
         dataset=data.name,
         networks=(),
-        learner={"head": HEADS[data.kind]},
+        learner=HEADS[data.kind],
         start=each,
         batch=each,
         rounds=times - 1,
