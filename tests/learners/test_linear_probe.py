@@ -253,9 +253,16 @@ def test_saved_model_predicts_the_same(tmp_path):
 
 @pytest.mark.parametrize(
     ("classes", "labels", "given", "trained"),
-    [(3, 12, None, True), (2, 12, None, False), (2, 12, True, True), (3, 5, True, False)],
+    [
+        (3, 12, None, True),
+        (2, 12, None, False),
+        (3, 8, None, False),
+        (2, 12, True, True),
+        (3, 8, True, True),
+        (3, 5, True, False),
+    ],
 )
-def test_self_training_needs_three_classes_or_a_wish_and_two_labels_of_each(
+def test_self_training_needs_three_classes_and_three_labels_of_each_or_a_wish_and_two(
     classes, labels, given, trained
 ):
     rows, targets = make_classes(11, count=400, classes=classes)
