@@ -69,8 +69,7 @@ SELF_TRAINING_ROUNDS, CONFIDENT, MOST_PSEUDO = 3, 0.9, 2000
 """Rounds of self-training, least confidence, and how many unlabelled items are looked at."""
 LEAST_CLASSES, MOST_LABELS = 3, 1000
 """Where self-training is on by default: of two classes, confident predictions are wrong more often;
-with many labels it gains less, and takes two more seconds with 2,000. With two labels a class it
-cost 5 points on CIFAR-10."""
+with many labels it gains less, and takes two more seconds with 2,000."""
 
 _FOLD_STREAM, _MEMBER_STREAM, _PSEUDO_STREAM = 61, 62, 63
 _ROWS_AT_ONCE = 8192
