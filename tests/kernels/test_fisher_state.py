@@ -9,13 +9,12 @@ from labelwise.kernels.information.fisher import (
     ROUNDED,
     FisherPlan,
     InverseUpdate,
-    drop_candidates,
     find_best_candidate,
     fisher_roots,
     start_candidates,
     sum_block_information,
 )
-from labelwise.pool.blocks import Shard
+from labelwise.pool.blocks import Shard, drop_state
 from tests.conftest import make_features, make_probabilities
 
 PLAN = FisherPlan(regression=False, classes=3, dimension=4, scale=0.5)
@@ -48,7 +47,7 @@ def test_the_best_candidate_is_that_of_the_formula(sign):
     assert found.item == shard.ids[2:][np.argmax(-sign * np.array(worth))]
     assert found.worth == pytest.approx(max(worth) if sign < 0 else min(worth), rel=1e-8)
     assert found.size == pytest.approx(max(np.trace(v @ outer @ v.T) for v in roots[2:]))
-    drop_candidates(shard)
+    drop_state(shard, KEY)
     assert KEY not in shard.state
 
 

@@ -12,12 +12,11 @@ from labelwise.kernels.linear.leverage import leverage_scores
 from labelwise.kernels.linear.lewis import (
     WEIGHTS,
     LewisSettings,
-    drop_lewis_weights,
     iterate_lewis_weights,
     lewis_weights,
     store_lewis_weights,
 )
-from labelwise.pool.blocks import LocalShards, Shard, as_shards
+from labelwise.pool.blocks import LocalShards, Shard, as_shards, drop_state
 
 POWERS = [0.5, 1, 1.5, 2, 3, 4, 6, 12]
 
@@ -280,7 +279,7 @@ def test_weights_can_stay_with_their_blocks_one_number_a_row(p):
     (state,) = shards.map(lambda shard: shard.state)
     assert list(state) == [WEIGHTS] and state[WEIGHTS].shape == (len(rows),)
     assert residual(rows, state[WEIGHTS], p) < 1e-5
-    shards.map(drop_lewis_weights)
+    shards.map(drop_state, WEIGHTS)
     assert not state
 
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, workplace
+from labelwise.arrays import Array, workplace
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import ArrayDict, join_rows
+from labelwise.pool.rows import join_rows
 
 JOINED_BYTES = 4 << 30  # Blocks on a GPU up to this total size are joined
 
@@ -34,28 +34,18 @@ def join_resident_blocks(shards: Shards) -> Shards:
     sizes = shards.map(count_resident_bytes)
     if len(sizes) == 1 or not all(sizes) or sum(sizes) > JOINED_BYTES:
         return shards
-    rows = join_rows(shards.map(_read_rows))
-    return LocalShards([Shard(np.concatenate(shards.map(_read_ids)), rows)], shards.progress)
+    rows = join_rows(shards.map(lambda shard: dict(shard.rows)))
+    return LocalShards([Shard(shards.ids, rows)], shards.progress)
 
 
 def count_resident_bytes(shard: Shard) -> int:
     """Bytes of a block's rows on a GPU; 0 if two reads give different memory or none there."""
     total = 0
     for name in shard.rows:
-        for one, two in zip(*(_list_arrays(shard.rows[name]) for _ in range(2)), strict=True):
-            if not hasattr(one, "data_ptr") or one.data_ptr() != two.data_ptr():
+        one, two = shard.rows[name], shard.rows[name]
+        several = isinstance(one, list | tuple)
+        for array, again in zip(one, two, strict=True) if several else [(one, two)]:
+            if not hasattr(array, "data_ptr") or array.data_ptr() != again.data_ptr():
                 return 0
-            total += math.prod(one.shape) * one.dtype.itemsize
+            total += math.prod(array.shape) * array.dtype.itemsize
     return total
-
-
-def _list_arrays(value: Array) -> list[Array]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _read_rows(shard: Shard) -> ArrayDict:
-    return dict(shard.rows)
-
-
-def _read_ids(shard: Shard) -> Ids:
-    return shard.ids

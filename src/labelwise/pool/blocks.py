@@ -9,11 +9,11 @@ import math
 import mmap
 import tempfile
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
@@ -84,6 +84,11 @@ def read_all_rows(shard: Shard) -> None:
         shard.rows[name]
 
 
+def drop_state(shard: Shard, key: str) -> None:
+    """Remove what a strategy has kept for a block."""
+    shard.state.pop(key, None)
+
+
 class Shards(Protocol):
     """All blocks of a pool. Functions given to it are called once per block."""
 
@@ -144,18 +149,16 @@ class LocalShards:
     @cached_property
     def index(self) -> IdIndex:
         """Positions of items by id, among all rows."""
-        blocks = [shard.block_ids for shard in self._shards]
-        if len(blocks) == 1:
-            return IdIndex(blocks[0])
-        numbers = [block for block in blocks if isinstance(block, RowNumbers)]
-        ascending = all(block.last <= after.first for block, after in pairwise(numbers))
-        if not numbers or len(numbers) < len(blocks) or not ascending:
-            arrays = [shard.ids for shard in self._shards]
-            return IdIndex(np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64))
-        without = [numbers[0].without]
-        for block, after in pairwise(numbers):
-            without += [np.arange(block.last, after.first), after.without]
-        return IdIndex(RowNumbers(numbers[0].first, numbers[-1].last, np.concatenate(without)))
+        if len(self._shards) == 1:
+            return IdIndex(self._shards[0].block_ids)
+        blocks = [s.block_ids for s in self._shards if isinstance(s.block_ids, RowNumbers)]
+        ascending = all(block.last <= after.first for block, after in pairwise(blocks))
+        if not blocks or len(blocks) < len(self._shards) or not ascending:
+            none = np.empty(0, dtype=np.int64)
+            return IdIndex(np.concatenate([none, *(shard.ids for shard in self._shards)]))
+        gaps = [np.arange(block.last, after.first) for block, after in pairwise(blocks)]
+        without = np.sort(np.concatenate([*gaps, *(block.without for block in blocks)]))
+        return IdIndex(RowNumbers(blocks[0].first, blocks[-1].last, without))
 
     @property
     def ids(self) -> Ids:
@@ -170,22 +173,21 @@ class LocalShards:
 
     def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
-        results = []
-        for shard in self._shards:
-            results.append(function(shard, *arguments))
-            if self._spill is not None:
-                self._spill.settle(shard.state)
-        return results
+        return list(self._visit_blocks(function, arguments))
 
     def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The results of `map` added up; tuples are added field by field."""
-        total: T | None = None
+        results = self._visit_blocks(function, arguments)
+        return cast(T, reduce(add_results, results) if self._shards else None)
+
+    def _visit_blocks(
+        self, function: Callable[..., T], arguments: tuple[object, ...]
+    ) -> Iterator[T]:
         for shard in self._shards:
-            part = function(shard, *arguments)
+            result = function(shard, *arguments)
             if self._spill is not None:
                 self._spill.settle(shard.state)
-            total = part if total is None else add_results(total, part)
-        return cast(T, total)  # None without blocks
+            yield result
 
     def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
@@ -340,14 +342,6 @@ class BlockRows(StoredRows):
         return name in self.sources  # the inherited method reads the block
 
     def __getitem__(self, name: str) -> Array:
-        rows = self.read_unchecked(name)
-        if name not in self._checked:
-            check_rows(name, rows, self.list_ids)
-            self._checked.add(name)
-        return rows
-
-    def read_unchecked(self, name: str) -> Array:
-        """The rows, converted for computing but not checked."""
         if name in self._compact:
             return self._compact[name]
         source, last = self.sources[name], self.first + len(self.ids)
@@ -357,6 +351,9 @@ class BlockRows(StoredRows):
             keep = np.delete(np.arange(len(self.ids)), self.without)
             arrays = [take(array, keep) for array in arrays]
         rows = arrays if isinstance(source, list) else arrays[0]
+        if name not in self._checked:
+            check_rows(name, rows, self.list_ids)
+            self._checked.add(name)
         if self.without is not None and all(part.in_memory for _, part in parts):
             self._compact[name] = rows  # one copy instead of one in every pass
         return rows
@@ -376,8 +373,16 @@ class BlockRows(StoredRows):
 
     def cut(self, ranges: Sequence[slice]) -> list[Rows]:
         """The rows in pieces, for the time of one visit; together they are read once."""
-        visit = _BlockVisit(self, self._checked)
-        return [_BlockPiece(visit, span) for span in ranges]
+        rows: ArrayDict = {}
+        lock = Lock()
+
+        def read_once(name: str) -> Array:
+            with lock:
+                if name not in rows:
+                    rows[name] = self[name]
+            return rows[name]
+
+        return [BlockPiece(self, read_once, span) for span in ranges]
 
     def take(self, positions: Positions) -> ArrayDict:
         """Some rows of the block, without reading the others."""
@@ -418,45 +423,24 @@ class LabelledRows(Mapping[str, Array]):
 
 
 @dataclass(eq=False)
-class _BlockVisit:
-    """State shared by the pieces of a block: the rows read so far, and the checked ones."""
+class BlockPiece(Mapping[str, Array]):
+    """Some rows of a block; ``read`` reads a representation of the whole block once."""
 
     block: BlockRows
-    checked: set[str]
-    rows: ArrayDict = field(default_factory=dict)
-    seen: Counter[str] = field(default_factory=Counter)
-    lock: Lock = field(default_factory=Lock)
-
-
-@dataclass(eq=False)
-class _BlockPiece(Mapping[str, Array]):
-    """Some rows of a block, checked unless an earlier visit has done so."""
-
-    visit: _BlockVisit
+    read: Callable[[str], Array]
     span: slice
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.visit.block)
+        return iter(self.block)
 
     def __len__(self) -> int:
-        return len(self.visit.block)
+        return len(self.block)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.visit.block
+        return name in self.block
 
     def __getitem__(self, name: str) -> Array:
-        visit, span = self.visit, self.span
-        with visit.lock:
-            if name not in visit.rows:
-                visit.rows[name] = visit.block.read_unchecked(name)
-        rows = map_models(visit.rows[name], lambda array: array[span])
-        if name not in visit.checked:
-            check_rows(name, rows, lambda: visit.block.list_ids()[span])
-            with visit.lock:
-                visit.seen[name] += span.stop - span.start
-                if visit.seen[name] == visit.block.extent[0]:
-                    visit.checked.add(name)
-        return rows
+        return map_models(self.read(name), itemgetter(self.span))
 
 
 def open_shards(

@@ -60,11 +60,7 @@ def take_rows(rows: Rows, positions: Positions) -> ArrayDict:
     """The rows at the given positions by representation; a `StoredRows` reads only those."""
     if isinstance(rows, StoredRows):
         return rows.take(positions)
-    taken = {}
-    for name, value in rows.items():
-        several = isinstance(value, list | tuple)
-        taken[name] = [take(v, positions) for v in value] if several else take(value, positions)
-    return taken
+    return {name: map_models(v, lambda a: take(a, positions)) for name, v in rows.items()}
 
 
 def copy_to_host(rows: Rows) -> ArrayDict:
@@ -83,18 +79,14 @@ def join_rows(parts: Sequence[Rows]) -> ArrayDict:
     """Blocks of rows one after the other, for every representation."""
     if len(parts) == 1:
         return dict(parts[0])
-    joined: ArrayDict = {}
-    for name, value in parts[0].items():
-        if isinstance(value, list | tuple):
-            models = range(len(value))
-            joined[name] = [_concatenate([part[name][j] for part in parts]) for j in models]
-        else:
-            joined[name] = _concatenate([part[name] for part in parts])
-    return joined
+    return {name: _join_models(*(part[name] for part in parts)) for name in parts[0]}
 
 
-def _concatenate(arrays: list[Array]) -> Array:
-    return namespace(arrays[0]).concat(arrays)
+def _join_models(*values: Array) -> Array:
+    """Concatenate arrays, or lists of arrays model by model."""
+    if isinstance(values[0], list | tuple):
+        return [_join_models(*several) for several in zip(*values, strict=True)]
+    return namespace(values[0]).concat(list(values))
 
 
 class GrowingRows:
@@ -109,38 +101,31 @@ class GrowingRows:
 
     def append(self, rows: Rows) -> None:
         """Add picks at the end."""
-        if not self._buffers:
-            self._buffers = {name: map_models(v, itemgetter(slice(0))) for name, v in rows.items()}
-        new = self._count
         for name, value in rows.items():
-            buffers = self._buffers[name]
+            buffers = self._buffers.get(name)
             if isinstance(value, list | tuple):
-                pairs = zip(buffers, value, strict=True)
-                self._buffers[name] = [_extend(old, new, part) for old, part in pairs]
+                pairs = zip(buffers or [None] * len(value), value, strict=True)
+                self._buffers[name] = [self._extend_buffer(old, new) for old, new in pairs]
             else:
-                self._buffers[name] = _extend(buffers, new, value)
+                self._buffers[name] = self._extend_buffer(buffers, value)
         first = next(iter(rows.values()))
         self._count += len(first[0] if isinstance(first, list | tuple) else first)
 
+    def _extend_buffer(self, buffer: Array | None, new: Array) -> Array:
+        """Write ``new`` after the rows so far; a full buffer is replaced by a longer one."""
+        used, last = self._count, self._count + len(new)
+        if buffer is not None and last <= len(buffer):
+            buffer[used:last] = new
+            return buffer
+        xp = namespace(new)
+        shape = (max(last, 64 - last), *new.shape[1:])
+        parts = [new, xp.zeros(shape, dtype=new.dtype, device=device(new))]
+        return xp.concat(parts if buffer is None else [buffer[:used], *parts])
+
     def since(self, first: int) -> ArrayDict:
         """The picks from number ``first`` on."""
-        last = self._count
-        return {
-            name: map_models(value, lambda buffer: buffer[first:last])
-            for name, value in self._buffers.items()
-        }
-
-
-def _extend(buffer: Array, used: int, new: Array) -> Array:
-    """Write ``new`` after the first ``used`` rows; a full buffer is replaced by a longer one."""
-    if used + len(new) > len(buffer):
-        xp = namespace(new)
-        length = max(2 * len(buffer), used + len(new), 64)
-        shape = (length - used - len(new), *new.shape[1:])
-        rest = xp.zeros(shape, dtype=new.dtype, device=device(new))
-        return xp.concat([buffer[:used], new, rest])
-    buffer[used : used + len(new)] = new
-    return buffer
+        span = itemgetter(slice(first, self._count))
+        return {name: map_models(value, span) for name, value in self._buffers.items()}
 
 
 NUMBERS = 1 << 21  # Approximate numbers per piece, 8 MB in float32: with fewer, threads mostly wait

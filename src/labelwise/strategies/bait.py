@@ -43,11 +43,11 @@ from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice, check_integer, check_positive
 from labelwise.kernels.information.fisher import (
+    KEY,
     ROUNDED,
     BestCandidate,
     FisherPlan,
     InverseUpdate,
-    drop_candidates,
     find_best_candidate,
     find_directions,
     fisher_roots,
@@ -56,7 +56,7 @@ from labelwise.kernels.information.fisher import (
     sum_block_information,
 )
 from labelwise.kernels.scaling import find_scale
-from labelwise.pool.blocks import LocalShards, Shard, Shards
+from labelwise.pool.blocks import LocalShards, Shard, Shards, drop_state
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
@@ -262,7 +262,7 @@ def _move_items(
         ids.append(best.item)
         worths.append(best.worth)
         update = _update_inverse(shards, plan, best.item, fisher, inverse, sign)
-    shards.map(drop_candidates)
+    shards.map(drop_state, KEY)
     return np.array(ids, dtype=np.int64), np.array(worths, dtype=np.float64)
 
 

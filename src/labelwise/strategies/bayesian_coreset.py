@@ -37,7 +37,7 @@ from labelwise.kernels.checks import is_number
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.information.uncertainty import entropy
 from labelwise.kernels.scaling import binary_exponent
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.blocks import Shard, Shards, drop_state
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
@@ -74,7 +74,7 @@ def choose_batch(
             shards.progress("bayesian_coreset", len(picked.ids), budget)
         if not arrived:
             reached = picked.step(best, float(sigma), reached, left)
-    shards.map(_drop_vectors)
+    shards.map(drop_state, KEY)
     return _make_choice(picked, len(shards), total - reached, total, forced, repeats)
 
 
@@ -186,10 +186,6 @@ def _find_best_of_block(
     ids, scores = shard.ids[open_still], comparable(scores[open_still])
     best = largest(scores, 1, ids)[0]
     return float(scores[best]), int(ids[best])
-
-
-def _drop_vectors(shard: Shard) -> None:
-    shard.state.pop(KEY, None)
 
 
 def _make_choice(

@@ -27,7 +27,7 @@ from labelwise.arrays import Array, Floats, comparable, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_integer
 from labelwise.kernels.information.uncertainty import vote_entropy
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
@@ -52,7 +52,7 @@ def choose_batch(
         candidates: the batch is drawn from this many times the budget (from all items if there are
             fewer); 1 takes the highest without a draw.
     """
-    parts = shards.map(_count_block)
+    parts = shards.map(lambda shard: count_vote_changes(shard.rows["member_votes"], shard.ids))
     models = np.concatenate([part.models for part in parts])
     entropy = np.concatenate([part.entropy for part in parts])
     ids, count = shards.ids, min(int(candidates) * budget, len(shards))
@@ -86,10 +86,6 @@ def count_vote_changes(member_votes: Array | list[Array], ids: Array | None = No
         entropy += vote_entropy(votes)
         most += math.log(votes.shape[1])
     return VoteChanges(models, entropy, most, len(several))
-
-
-def _count_block(shard: Shard) -> VoteChanges:
-    return count_vote_changes(shard.rows["member_votes"], shard.ids)
 
 
 def _check_classes(votes: Array, ids: Array) -> None:

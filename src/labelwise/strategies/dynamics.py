@@ -123,7 +123,7 @@ def choose_batch(
     own, cross = _split_gamma(gamma)
     source = PseudoLabels(pseudo, bias, seed)
     steps = None if redundancy is None else Redundancy(**redundancy)
-    given = shards.map(_list_representations)[0]
+    given = shards.map(lambda shard: tuple(shard.rows))[0]
     if "gradient_norms" in given or "gradient_sketch" in given:
         plan = DynamicsPlan(own, cross, None, source)
         shards.map(_score_whole_network, plan)
@@ -177,10 +177,6 @@ def _check_redundancy(given: Mapping[str, Json]) -> None:
     if not is_number(steps.coef) or not math.isfinite(steps.coef):
         raise BadInput(f"coef of redundancy must be a finite number; got {steps.coef!r}")
     check_choice("normalize of redundancy", steps.normalize, NORMALIZE)
-
-
-def _list_representations(shard: Shard) -> tuple[str, ...]:
-    return tuple(shard.rows)
 
 
 def _check_whole_network(job: Job, cross: float) -> None:

@@ -32,19 +32,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, comparable
+from labelwise.arrays import comparable
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 from labelwise.kernels.checks import check_boolean, check_choice, is_number
 from labelwise.kernels.linear import draws
-from labelwise.kernels.linear.lewis import (
-    WEIGHTS,
-    LewisSettings,
-    drop_lewis_weights,
-    store_lewis_weights,
-)
+from labelwise.kernels.linear.lewis import WEIGHTS, LewisSettings, store_lewis_weights
 from labelwise.kernels.placement import read_first_id
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.blocks import Shard, Shards, drop_state
 from labelwise.pool.rows import Rows, read_features
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
@@ -90,7 +85,8 @@ def choose_batch(
         draw = _draw_poisson if sampling == "poisson" else _draw_with_replacement
         return _add_diagnostics(draw(shards, scores, budget, seed), info)
     finally:
-        shards.map(_drop_scores)
+        for key in (WEIGHTS, KEY):
+            shards.map(drop_state, key)
 
 
 def check_job(job: Job) -> None:
@@ -154,47 +150,30 @@ def _merge_scores(shard: Shard) -> ScoreSummary:
     return ScoreSummary(float(scores.sum()), highest, int(np.count_nonzero(scores)))
 
 
-def _drop_scores(shard: Shard) -> None:
-    drop_lewis_weights(shard)
-    shard.state.pop(KEY, None)
-
-
 def _take_everything(shards: Shards) -> Choice:
     """All items with weight 1, the largest Lewis weight first; nothing is drawn."""
-    ids, scores = shards.ids, np.concatenate(shards.map(_read_scores))
+    ids, scores = shards.ids, np.concatenate(shards.map(lambda shard: shard.state[KEY]))
     order = np.lexsort((ids, -comparable(scores)))
     ones = np.ones(len(ids), dtype=np.int64)
     return Choice(ids[order], ones.astype(np.float64), ones, scores[order])
 
 
-def _read_scores(shard: Shard) -> Floats:
-    scores: Floats = shard.state[KEY]
-    return scores
-
-
 def _draw_with_replacement(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
-    rings = draws.join_rings(shards.map(_first_rings, budget, seed, scores.highest))
-    first, counts = draws.ring_counts(rings, budget, seed, scores.highest)
+    high = scores.highest
+    rings = draws.join_rings(
+        shards.map(lambda b: draws.first_rings(b.state[KEY], b.ids, budget, seed, high))
+    )
+    first, counts = draws.ring_counts(rings, budget, seed, high)
     weights = counts * (scores.total / (counts.sum() * first.weights))
     return Choice(first.ids, weights, counts, first.weights)
 
 
-def _first_rings(shard: Shard, budget: int, seed: int, highest: float) -> draws.ClockRings:
-    return draws.first_rings(shard.state[KEY], shard.ids, budget, seed, highest)
-
-
 def _draw_poisson(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
-    rate = draws.solve_poisson_rate(shards.map(_find_heaviest, budget), budget)
-    kept = draws.sort_rings(draws.join_rings(shards.map(_keep_items, seed, rate)))
+    heaviest = shards.map(lambda shard: draws.find_heaviest(shard.state[KEY], budget))
+    rate = draws.solve_poisson_rate(heaviest, budget)
+    parts = shards.map(lambda b: draws.keep_items(b.state[KEY], b.ids, seed, rate))
+    kept = draws.sort_rings(draws.join_rings(parts))
     return Choice(kept.ids, 1 / np.minimum(1.0, rate * kept.weights), None, kept.weights)
-
-
-def _find_heaviest(shard: Shard, budget: int) -> draws.HeaviestWeights:
-    return draws.find_heaviest(shard.state[KEY], budget)
-
-
-def _keep_items(shard: Shard, seed: int, rate: float) -> draws.ClockRings:
-    return draws.keep_items(shard.state[KEY], shard.ids, seed, rate)
 
 
 def _add_diagnostics(choice: Choice, info: JsonObject) -> Choice:

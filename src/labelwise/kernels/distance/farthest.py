@@ -208,10 +208,6 @@ def _pair_distances(rows: Embedding, points: Embedding) -> Array:
     return (squared_norms(rows) + squared_norms(points) - 2 * product).clip(min=0)
 
 
-def _unscale_scores(plan: FarthestPlan, scores: Floats) -> Floats:
-    return plan.moved.unscale_squares(scores)
-
-
 def make_farthest_strategy(embed: Read, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return GreedyStrategy(
@@ -223,7 +219,7 @@ def make_farthest_strategy(embed: Read, **facts: Any) -> GreedyStrategy:
         slack=bound_rounding,
         exact=measure_exactly,
         bounded=True,
-        rescale=_unscale_scores,
+        rescale=lambda plan, scores: plan.moved.unscale_squares(scores),
         **facts,
     )
 

@@ -84,8 +84,9 @@ def kmeans(
         centres = _move_centers(shards, moved, centres, sums, counts)
         done += 1
         shards.progress("k-means", done, rounds)
-    labels = np.concatenate(shards.map(_read_labels))
-    distances = moved.unscale_squares(np.concatenate(shards.map(_read_distances)))
+    labels = np.concatenate(shards.map(lambda shard: shard.state[KEY][0]))
+    squares = np.concatenate(shards.map(lambda shard: shard.state[KEY][1]))
+    distances = moved.unscale_squares(squares)
     if np.isinf(distances).any():
         raise BadInput("squared distances of the rows are infinite; scale them down")
     return KMeansClusters(moved.move_back(centres), labels, distances, done, moved)
@@ -158,16 +159,6 @@ def _find_farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
     distances = shard.state[KEY][1]
     far = largest(distances, min(count, len(distances)), shard.ids)
     return shard.ids[far], distances[far]
-
-
-def _read_labels(shard: Shard) -> NDArray[np.int64]:
-    labels: NDArray[np.int64] = shard.state[KEY][0]
-    return labels
-
-
-def _read_distances(shard: Shard) -> Floats:
-    distances: Floats = shard.state[KEY][1]
-    return distances
 
 
 def find_central_items(shards: Shards, clusters: KMeansClusters) -> tuple[Ids, Floats]:

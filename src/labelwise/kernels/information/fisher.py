@@ -211,16 +211,12 @@ def find_directions(shards: Shards, count: int) -> Floats | None:
     width = int(shards.rows(shards.ids[:1])["features"].shape[1])
     if count >= width:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        moments = np.asarray(shards.sum(_sum_block_moments, width))
+    # The information of a regression is the Gram matrix of the features.
+    plan = FisherPlan(regression=True, classes=1, dimension=width, scale=1.0)
+    moments = shards.sum(sum_block_information, plan)
     if not np.isfinite(moments).all():
         raise BadInput(TOO_LARGE)
     return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, -count:])
-
-
-def _sum_block_moments(shard: Shard, width: int) -> Floats:
-    plan = FisherPlan(regression=True, classes=1, dimension=width, scale=1.0)
-    return sum_block_information(shard, plan)
 
 
 def sum_block_information(shard: Shard, plan: FisherPlan) -> Floats:
@@ -348,8 +344,3 @@ def _add_products(
     inner[span] += sign * xp.matmul(y, transposed)
     cross = xp.matmul(z, transposed)
     outer[span] += cross + xp.matrix_transpose(cross)
-
-
-def drop_candidates(shard: Shard) -> None:
-    """Free what a block has kept."""
-    shard.state.pop(KEY, None)

@@ -16,7 +16,7 @@ Reference: A. Rahimi, B. Recht, "Random Features for Large-Scale Kernel Machines
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 
@@ -115,12 +115,12 @@ class SubdividedShards:
 
     def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every small block."""
-        parts = self._shards.map(_map_chunks, function, arguments)
+        parts = self._shards.map(lambda shard: _split_block(shard).map(function, *arguments))
         return [result for part in parts for result in part]
 
     def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The sum of the results of `map`, first within each block."""
-        return cast(T, self._shards.sum(_sum_chunks, function, arguments))
+        return self._shards.sum(lambda shard: _split_block(shard).sum(function, *arguments))
 
 
 def _split_block(shard: Shard) -> LocalShards:
@@ -128,14 +128,6 @@ def _split_block(shard: Shard) -> LocalShards:
     parts = split_range(len(shard), CHUNK)
     pieces = zip(parts, cut_rows(shard.rows, parts), strict=True)
     return LocalShards(Shard(ids[part], rows) for part, rows in pieces)
-
-
-def _map_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[object, ...]) -> list[T]:
-    return _split_block(shard).map(function, *arguments)
-
-
-def _sum_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
-    return _split_block(shard).sum(function, *arguments)
 
 
 def _match_precision(columns: Array, features: Array) -> Array:

@@ -49,7 +49,7 @@ from labelwise.kernels.linear.leverage import (
 )
 from labelwise.kernels.linear.row_chunks import multiply_chunks, squared_lengths
 from labelwise.kernels.placement import find_placement
-from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
+from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards, drop_state
 from labelwise.pool.rows import read_features
 
 WEIGHTS = "lewis_weights"  # Key of a block's state for its weights
@@ -122,9 +122,9 @@ def iterate_lewis_weights(
         return LewisWeights(np.empty(0), 0, 0.0, 0)
     try:
         found = store_lewis_weights(shards, settings, read)
-        weights = np.concatenate(shards.map(_read_weights))
+        weights = np.concatenate(shards.map(lambda shard: shard.state[WEIGHTS]))
     finally:
-        shards.map(drop_lewis_weights)
+        shards.map(drop_state, WEIGHTS)
     return replace(found, weights=weights)
 
 
@@ -137,14 +137,14 @@ def store_lewis_weights(
     """Compute Lewis weights and store them as ``shard.state[WEIGHTS]``, ``(n,)`` in each block.
 
     No array as long as the pool is made or sent; the returned ``weights`` are empty. The caller
-    maps `drop_lewis_weights` over the blocks in the end. ``placement`` is an empty float64 array on
-    the device to compute on; by default that of the rows.
+    drops this state in the end. ``placement`` is an empty float64 array on the device to compute
+    on; by default that of the rows.
     """
     n, none = len(shards), np.empty(0)
     placement = find_placement(shards) if placement is None else placement
     basis = whiten(shards, read, rtol=settings.rtol, placement=placement)
     if basis.rank == n:  # all rows are linearly independent
-        shards.map(_store_ones)
+        shards.map(lambda shard: shard.state.update({WEIGHTS: np.ones(len(shard))}))
         return LewisWeights(none, 0, 0.0, n)
     if settings.p == 2 or basis.rank == 0:
         double = settings.double or not basis.allows_float32
@@ -154,7 +154,7 @@ def store_lewis_weights(
         rounds, residual = _run_rounds(shards, read, settings, basis, placement)
         total = sum(shards.map(_store_powers))
     finally:
-        shards.map(_drop_logarithms)
+        shards.map(drop_state, _LOGARITHMS)
     shards.map(_scale_weights, basis.rank / total)  # for p < 2 the scale converges slowest
     return LewisWeights(none, rounds, residual, basis.rank)
 
@@ -300,24 +300,6 @@ def _store_leverage(shard: Shard, read: RowReader, transform: Array, double: boo
     shard.state[WEIGHTS] = np.clip(scores, 0.0, 1.0, out=scores)
 
 
-def _store_ones(shard: Shard) -> None:
-    shard.state[WEIGHTS] = np.ones(len(shard))
-
-
 def _scale_weights(shard: Shard, factor: float) -> None:
     weights = shard.state[WEIGHTS] * factor
     shard.state[WEIGHTS] = np.minimum(weights, 1.0, out=weights)
-
-
-def _read_weights(shard: Shard) -> Floats:
-    weights: Floats = shard.state[WEIGHTS]
-    return weights
-
-
-def drop_lewis_weights(shard: Shard) -> None:
-    """Remove the weights that `store_lewis_weights` stored in a block."""
-    shard.state.pop(WEIGHTS, None)
-
-
-def _drop_logarithms(shard: Shard) -> None:
-    shard.state.pop(_LOGARITHMS, None)

@@ -93,7 +93,7 @@ class LookaheadPursuit:
         """Make a block of picks and keep those that are certain."""
         pursuit: GreedyPursuit = plan.pursuit
         if pursuit.problem.degenerate:
-            self._shards.map(_record_picks, new, new_ids)
+            self._shards.map(lambda b: b.state[KEY].add_picks(new, new_ids, b.ids))
             return CertainPicks(new_ids[:0], np.empty(0))
         width = max(self._width // self._shard_count, 64)
         windows = self._shards.map(_open_window, self._strategy, plan, new, new_ids, width)
@@ -260,10 +260,6 @@ def multiply_matrices(vectors: Factored, matrices: Array) -> Array:
     inner = xp.reshape(inner, (len(vectors), classes, count))
     inner *= vectors.a[:, :, None]
     return xp.sum(inner, axis=1)
-
-
-def _record_picks(shard: Shard, new: Rows, new_ids: Ids) -> None:
-    shard.state[KEY].add_picks(new, new_ids, shard.ids)
 
 
 def _read_vectors(shard: Shard, state: GreedySparseState) -> Factored:

@@ -51,7 +51,7 @@ from labelwise.kernels.placement import count_resident_bytes, find_placement
 from labelwise.kernels.sparse.label_gradients import label_gradients
 from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
 from labelwise.kernels.sparse.weights import WeightFit, debias_and_clip, divide_or_zero
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.blocks import Shard, Shards, drop_state
 
 KEY = "sparse_iht"
 CONVERGED = 1e-9  # Changes of the objective below this fraction of its scale count as zero
@@ -124,7 +124,7 @@ def run_thresholding(
             shards.progress("sparse_iht", number, iterations)
         if converged[: len(objectives)].any():
             break
-    shards.map(_drop_block)
+    shards.map(drop_state, KEY)
     assert best is not None, "at least one iteration is made"
     return best, number
 
@@ -347,7 +347,3 @@ def _find_largest(scores: Array, order: Array | None, count: int) -> Array:
     if order is None:
         return xp.argsort(-scores, stable=True)[:count]
     return order[xp.argsort(-scores[order], stable=True)[:count]]
-
-
-def _drop_block(shard: Shard) -> None:
-    shard.state.pop(KEY, None)

@@ -112,7 +112,7 @@ def pose_problem(
 ) -> SparseProblem:
     """Set up the problem in one pass; ``defaults`` are ``(alpha, beta)`` by the kind of vectors."""
     law, terms = law.check(), terms.check()
-    mode = "bayesian" if all(shards.map(_uses_member_losses)) else "last_layer"
+    mode = "bayesian" if all(shards.map(lambda b: uses_member_losses(b.rows))) else "last_layer"
     beta = defaults[mode][1] if terms.beta is None else terms.beta
     n, (total, energy, reference, variance) = len(shards), shards.sum(_sum_block, law)
     if mode == "last_layer" and (scale := _choose_scale(shards, reference / n, beta)) != 1:
@@ -168,10 +168,6 @@ def check_beta(problem: SparseProblem, name: str) -> None:
             f"{problem.item_value:.1g}, which is lost to rounding next to it; give a smaller beta "
             "or multiply the features"
         )
-
-
-def _uses_member_losses(shard: Shard) -> bool:
-    return uses_member_losses(shard.rows)
 
 
 def _sum_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
