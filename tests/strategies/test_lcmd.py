@@ -1,12 +1,9 @@
 """LCMD: the farthest item of the heaviest cluster."""
 
-import inspect
-
 import numpy as np
 import pytest
 
 import labelwise
-from labelwise.strategies import get
 from tests.conftest import make_features
 
 
@@ -32,11 +29,9 @@ def slow_picks(features, budget, labelled=()):
     return picks
 
 
-@pytest.mark.parametrize("columns", [1, 3, 8])
 @pytest.mark.parametrize("labelled", [[], [4, 9, 100]], ids=["fresh", "labelled"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_matches_the_slow_version(labelled, dtype, columns, monkeypatch):
-    monkeypatch.setattr(inspect.getmodule(get("lcmd").main), "COLUMNS", columns)
+def test_matches_the_slow_version(labelled, dtype):
     features = (make_features(300, 6) + 5).astype(dtype)
     found = labelwise.select("lcmd", 60, features=features, labelled=labelled)
     assert found.ids.tolist() == slow_picks(features, 60, labelled)

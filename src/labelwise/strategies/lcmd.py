@@ -8,17 +8,15 @@ cluster: outliers alone do not attract picks. Without any center the first pick 
 Ties: a candidate stays with the earlier of two centers at the same distance, the earlier of two
 clusters of the same weight is split, the smaller id is picked.
 
-Cost: at most one product of the features with a few columns per pick. Distances to likely next
-picks, the farthest items of the heaviest clusters, are computed along. They only tell which rows
-may belong to the pick; these are measured again in float64. Memory: `COLUMNS` and a few more
-numbers per item.
+Cost: one product of the features with a column per pick, ``n d``. Rows that may belong to the pick
+by this product are measured again in float64. Memory: a few numbers per item.
 
 Reference: D. Holzmueller, V. Zaverkin, J. Kaestner, I. Steinwart, "A Framework and Benchmark for
 Deep Batch Active Learning for Regression", JMLR 24, 2023.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -48,65 +46,32 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 from labelwise.threads import split_range
 
-COLUMNS = 8
-"""Picks and likely next picks that all rows are multiplied with at a time."""
-CHUNK = 1 << 20
-"""Numbers that are converted to float64 at a time."""
+CHUNK = 1 << 20  # Numbers that are converted to float64 at a time
 KEY = "lcmd"
 NOISE_STREAM = 41
 
 
-def read_rows(rows: Rows) -> Array:
+def read_lcmd_rows(rows: Rows) -> Array:
     """The rows to measure: features, or the gradient sketch."""
     return rows["features" if "features" in rows else "gradient_sketch"]
 
 
 @dataclass
 class LcmdBlock:
-    """The state of a block; arrays have one entry per candidate.
+    """The state of a block; arrays have one entry per candidate."""
 
-    Attributes:
-        norms: squared norms of the moved rows.
-        distances: squared distances to the nearest center; infinite without one, minus infinity
-            for picks.
-        owners: number of the nearest center.
-        columns: approximate squared distances to possible picks, by their ids.
-    """
-
-    norms: Floats
+    norms: Floats  # squared norms of the moved rows
+    # Squared distances to the nearest center; infinite without one, minus infinity for picks
     distances: Floats
-    owners: NDArray[np.int64]
-    columns: dict[int, Floats] = field(default_factory=dict)
+    owners: NDArray[np.int64]  # number of the nearest center
 
 
 class ClusterSummary(NamedTuple):
-    """Clusters of a block, in the order of their centers.
+    """Clusters of a block, in the order of their centers."""
 
-    Attributes:
-        weights: sums of squared distances.
-        farthest: largest squared distances; minus infinity for an empty cluster.
-        ids: of the farthest candidates, the smallest one of several.
-    """
-
-    weights: Floats
-    farthest: Floats
-    ids: Ids
-
-
-class NewCenter(NamedTuple):
-    """A pick, and likely next ones.
-
-    Attributes:
-        number: of the center.
-        ids: of the pick and of possible picks, ``(m,)``; the first is the pick.
-        rows: ``(m, d)`` float64.
-        wanted: possible picks whose distances are kept.
-    """
-
-    number: int
-    ids: Ids
-    rows: Floats
-    wanted: frozenset[int]
+    weights: Floats  # sums of squared distances
+    farthest: Floats  # largest squared distances; minus infinity for an empty cluster
+    ids: Ids  # of the farthest candidates, the smallest one of several
 
 
 def choose_batch(
@@ -123,12 +88,10 @@ def choose_batch(
         random_share: share of the batch, its first picks, that is drawn at random, for pools whose
             distances may mislead.
     """
-    reader = move_near_origin(shards, read_rows)
+    reader = move_near_origin(shards, read_lcmd_rows)
     picks: list[int] = []
     scores: list[float] = []
-    known: Floats | None = None
-    if labelled is not None:
-        known = to_numpy(float64(read_rows(labelled)))
+    known = None if labelled is None else to_numpy(float64(read_lcmd_rows(labelled)))
     started = shards.map(_start_block, reader, known)
     lengths, summaries = [one[0] for one in started], [one[1] for one in started]
     drawn = _draw_picks(shards, round(random_share * budget), seed)
@@ -136,16 +99,12 @@ def choose_batch(
         longest = max(length for length, _ in lengths)
         picks.append(min(item for length, item in lengths if length == longest))
         scores.append(longest)
-    centers, kept = 0 if known is None else len(known), frozenset[int]()
+    centers = 0 if known is None else len(known)
     while len(picks) < budget:
         if picks:
-            likely = _predict_picks(summaries, COLUMNS) if centers else []
-            wanted = frozenset(item for item in likely if item != picks[-1])
-            new = sorted(wanted - kept) if picks[-1] not in kept else []
-            ids = np.array([picks[-1], *new], dtype=np.int64)
-            rows = to_numpy(float64(read_rows(shards.rows(ids))))
-            kept = (kept & wanted) | frozenset(new)
-            summaries = shards.map(_add_center, reader, NewCenter(centers, ids, rows, kept))
+            rows = shards.rows(np.array(picks[-1:], dtype=np.int64))
+            center = to_numpy(float64(read_lcmd_rows(rows)))
+            summaries = shards.map(_add_lcmd_center, reader, picks[-1], center, centers)
             centers += 1
         drawing = len(picks) < len(drawn)
         item, score = (drawn[len(picks)], 0.0) if drawing else _find_next(shards, summaries)
@@ -182,23 +141,11 @@ def _find_next(shards: Shards, summaries: Sequence[ClusterSummary]) -> tuple[int
     return min(ties), float(farthest)
 
 
-def _predict_picks(summaries: Sequence[ClusterSummary], count: int) -> list[int]:
-    """The farthest candidates of the heaviest clusters, as far as they have any."""
-    weights = comparable(np.sum([one.weights for one in summaries], axis=0))
-    found = []
-    for cluster in np.argsort(-weights, kind="stable")[:count].tolist():
-        farthest = max(one.farthest[cluster] for one in summaries)
-        if farthest > 0:
-            ties = (one.ids[cluster] for one in summaries if one.farthest[cluster] == farthest)
-            found.append(int(min(ties)))
-    return found
-
-
 def _start_block(
     shard: Shard, reader: MovedReader, known: Floats | None
 ) -> tuple[tuple[float, int], ClusterSummary]:
     """Assign candidates to labelled items; the longest row, its id and the clusters."""
-    features = read_rows(shard.rows)
+    features = read_lcmd_rows(shard.rows)
     count, plain = len(shard), reader.without_shift()
     norms, lengths, owners = np.empty(count), np.empty(count), np.zeros(count, dtype=np.int64)
     distances = np.full(count, np.inf)
@@ -215,7 +162,8 @@ def _start_block(
     shard.state[KEY] = block
     longest = float(lengths.max(initial=-np.inf))
     first = min(shard.ids[lengths == longest].tolist(), default=-1)
-    return (longest, first), _summarise(block, shard.ids, 0 if known is None else len(known))
+    summary = _summarise_clusters(block, shard.ids, 0 if known is None else len(known))
+    return (longest, first), summary
 
 
 def _find_nearest(rows: Array, centers: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -233,20 +181,16 @@ def _find_nearest(rows: Array, centers: Floats) -> tuple[NDArray[np.int64], Floa
     return owners, distances
 
 
-def _add_center(shard: Shard, reader: MovedReader, new: NewCenter) -> ClusterSummary:
-    """Count a pick as a center, and summarise the clusters."""
+def _add_lcmd_center(
+    shard: Shard, reader: MovedReader, pick: int, center: Floats, number: int
+) -> ClusterSummary:
+    """Count a pick, ``(1, d)``, as a center of this number, and summarise the clusters."""
     block: LcmdBlock = shard.state[KEY]
-    features, pick = read_rows(shard.rows), int(new.ids[0])
-    if pick in block.columns:
-        column = block.columns[pick]
-    else:
-        columns = _approximate_distances(features, block.norms, reader, new.rows)
-        column = columns[0]
-        block.columns |= {int(item): columns[k] for k, item in enumerate(new.ids)}
-    block.columns = {item: block.columns[item] for item in new.wanted}
+    features = read_lcmd_rows(shard.rows)
+    bounds = _bound_center_distances(features, block.norms, reader, center)
     plain = reader.without_shift()
-    center = plain.move(new.rows[:1])
-    closer = np.flatnonzero(column < block.distances)
+    center = plain.move(center)
+    closer = np.flatnonzero(bounds < block.distances)
     step = max(CHUNK // max(features.shape[1], 1), 64)
     for span in split_range(len(closer), step):
         some = closer[span]
@@ -254,19 +198,19 @@ def _add_center(shard: Shard, reader: MovedReader, new: NewCenter) -> ClusterSum
         exact = comparable(_measure_differences(rows, center))
         nearer = exact < block.distances[some]
         block.distances[some[nearer]] = exact[nearer]
-        block.owners[some[nearer]] = new.number
+        block.owners[some[nearer]] = number
     block.distances[shard.ids == pick] = -np.inf
-    return _summarise(block, shard.ids, new.number + 1)
+    return _summarise_clusters(block, shard.ids, number + 1)
 
 
-def _approximate_distances(
-    features: Array, norms: Floats, reader: MovedReader, centers: Floats
+def _bound_center_distances(
+    features: Array, norms: Floats, reader: MovedReader, center: Floats
 ) -> Floats:
-    """Lower bounds of the squared distances of all rows to some centers, ``(m, n)``."""
+    """Lower bounds of the squared distances of all rows to a center, ``(n,)``."""
     moved = reader.move(features)
-    there = reader.move(like(centers, moved, dtype=moved.dtype))
-    products = to_numpy(row_products(there, moved)).astype(np.float64)
-    sums = norms + to_numpy(squared_norms(float64(there)))[:, None]
+    there = reader.move(like(center, moved, dtype=moved.dtype))
+    products = to_numpy(row_products(moved, there))[:, 0].astype(np.float64)
+    sums = norms + float(squared_norms(float64(there))[0])
     return sums * (1 - DISTANCE_ROUNDING * precision(moved)) - 2 * products
 
 
@@ -275,7 +219,7 @@ def _measure_differences(rows: Floats, centers: Floats) -> Floats:
     return np.asarray(squared_norms(rows - centers))
 
 
-def _summarise(block: LcmdBlock, ids: Ids, centers: int) -> ClusterSummary:
+def _summarise_clusters(block: LcmdBlock, ids: Ids, centers: int) -> ClusterSummary:
     """Weights and farthest candidates of all clusters."""
     distances, owners = block.distances, block.owners
     farthest = np.full(centers, -np.inf)
@@ -299,10 +243,10 @@ def estimate_cost(job: Job) -> Cost:
     """Norms and labelled items, then at most a pass per pick."""
     return Cost(
         passes=(1, job.budget + 1),
-        usual=1 + 0.7 * job.budget,
-        columns=2 * job.labelled + 1.4 * COLUMNS * job.budget,
-        item_bytes=128.0 + 24.0 * COLUMNS,
-        state_bytes=24.0 + 8.0 * COLUMNS,
+        usual=job.budget + 1,
+        columns=2 * (job.labelled + job.budget),
+        item_bytes=152.0,
+        state_bytes=24.0,
         held_bytes=64.0 * CHUNK,
     )
 
