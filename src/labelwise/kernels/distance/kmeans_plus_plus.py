@@ -42,7 +42,7 @@ from labelwise.kernels.distance.embedding import (
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.ids import find_members
-from labelwise.pool.rows import ArrayDict, Rows, find_extent, join_rows, map_pieces, take_rows
+from labelwise.pool.rows import ArrayDict, Rows, join_rows, map_pieces, take_rows
 from labelwise.threads import run_in_threads, split_range
 
 FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192
@@ -53,8 +53,6 @@ RING_COST, ROW_COST = 100, 16
 SMALLEST_MASS = 1e-290  # A sum of D^2 up to this counts as zero: times of rings would overflow
 PATIENCE = 1.0  # Factor by which measuring all rows must be cheaper; 0 measures after every pick
 KEY = "kmeans_plus_plus"
-KEPT_NUMBERS = 1 << 21
-"""The embedding of a block is kept, instead of recomputed, up to this many numbers of its rows."""
 SPAN = 1 << 15  # Numbers of a block that are processed at a time, which stay in a core's cache
 FEW_CENTERS = 32
 """With fewer centers rows are measured in pieces, because products take little of the time."""
@@ -273,9 +271,8 @@ class SeedingRun:
 
 @dataclass
 class ClockBlock:
-    """State of a block; ``(n,)`` each, on the host except the embedding and the norms."""
+    """State of a block; ``(n,)`` each, on the host except the norms."""
 
-    embedding: Embedding | None  # kept if it is small
     norms: Array  # squared norms of the rows
     rates: Array  # bounds of D^2; 0 for picks
     rings: Floats  # time of the next ring of every clock
@@ -292,12 +289,7 @@ def measure_norms(
 
     That is what it is chosen by, the negative id, which breaks ties, and the squared norm.
     """
-    count, width, _ = find_extent(shard.rows)
-    embedding = embed(shard.rows) if count * width <= KEPT_NUMBERS else None
-    if embedding is None:
-        norms = map_pieces(lambda rows: squared_norms(embed(rows)), shard.rows)
-    else:
-        norms = squared_norms(embedding)
+    norms = map_pieces(lambda rows: squared_norms(embed(rows)), shard.rows)
     host = to_numpy(norms)
     wrong = ~np.isfinite(host)
     if wrong.any():
@@ -306,17 +298,13 @@ def measure_norms(
         )
     rounding = DISTANCE_ROUNDING * float(np.finfo(host.dtype).eps)
     nobody = np.empty(0, dtype=np.intp)
-    shard.state[KEY] = ClockBlock(embedding, norms, None, np.empty(0), nobody, rounding)
-    if not count:
+    shard.state[KEY] = ClockBlock(norms, None, np.empty(0), nobody, rounding)
+    if not len(host):
         return -np.inf, 0, 0.0
     ids = shard.ids
     order = host if first == "largest" else row_noise(seed, ids, PICK)
     best = largest(order, 1, ids)[0]
     return float(order[best]), -int(ids[best]), float(host[best])
-
-
-def _embed_distances(embed: MovedReader, centres: Embedding, rows: Rows, norms: Array) -> Array:
-    return nearest_distances(embed(rows), norms, centres)
 
 
 def restart_block(
@@ -346,12 +334,14 @@ def restart_block(
 
 def _measure_rates(part: ClockBlock, rows: Rows, embed: MovedReader, centres: Embedding) -> Array:
     """D^2 of every row, which new centers may have lowered, ``(n,)``."""
-    if part.embedding is not None:
-        distances = nearest_distances(part.embedding, part.norms, centres)
-    elif len(centres) < FEW_CENTERS:
-        distances = map_pieces(partial(_embed_distances, embed, centres), rows, part.norms)
+
+    def measure_rows(some: Rows, norms: Array) -> Array:
+        return nearest_distances(embed(some), norms, centres)
+
+    if len(centres) < FEW_CENTERS:
+        distances = map_pieces(measure_rows, rows, part.norms)
     else:
-        distances = _embed_distances(embed, centres, rows, part.norms)
+        distances = measure_rows(rows, part.norms)
     rates = np.array(to_numpy(distances))
     rates[rates <= to_numpy(part.norms) * part.rounding] = 0
     return rates if part.rates is None else np.minimum(part.rates, rates, out=rates)

@@ -27,7 +27,6 @@ from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice, check_positive
 from labelwise.kernels.distance.farthest import sum_block
 from labelwise.kernels.distance.gaussian import median_distance
-from labelwise.kernels.linear.row_chunks import scratch_buffer
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows, read_features
 from labelwise.strategy import Job
@@ -123,11 +122,11 @@ class SimilarityKernel:
         count, width = len(targets), len(candidates)
         levels = np.empty((count, width), dtype=np.uint16)
         step = min(max(PRODUCT // max(width, 1), 64), max(count, 1))
-        with scratch_buffer((step, width), candidates.dtype) as scratch:
-            for first in range(0, count, step):
-                some = targets[first : first + step]
-                found = self._compare(some, candidates, scratch[: len(some)])
-                to_levels(found, levels[first : first + step])
+        scratch = np.empty((step, width), dtype=candidates.dtype)
+        for first in range(0, count, step):
+            some = targets[first : first + step]
+            found = self._compare(some, candidates, scratch[: len(some)])
+            to_levels(found, levels[first : first + step])
         return levels
 
     def compare_exactly(self, targets: Array, candidates: Array) -> Array:

@@ -1,9 +1,4 @@
-"""Chunks of rows in one precision, and their products with a matrix, in scratch buffers.
-
-NumPy allocates fresh memory for every large array, and the operating system clears each page before
-it hands it out; that costs as much as the work on a chunk. `scratch_buffer` therefore keeps a few
-buffers per thread. A chunk in such a buffer is valid until the next one is requested.
-"""
+"""Chunks of rows in one precision, their products with a matrix, and scratch buffers."""
 
 import math
 import threading
@@ -59,21 +54,13 @@ def scratch_buffer(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[HostArr
 def iterate_chunks(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, Array]]:
     """Chunks of a block in float64, or in float32 if ``double`` is off and the rows allow it.
 
-    Yields the start of each chunk and its ``(m, d)`` rows, valid until the next chunk; ``m`` is
-    ``size`` if that is given.
+    Yields the start of each chunk and its ``(m, d)`` rows; ``m`` is ``size`` if that is given.
     """
     xp, n = namespace(rows), rows.shape[0]
     dtype = xp.float64 if double or precision(rows) < 1e-12 else xp.float32
     size = size or _choose_chunk_size(rows)
-    unchanged = not isinstance(rows, np.ndarray) or rows.dtype == dtype
     for start in range(0, n, size):
-        part = rows[start : start + size]
-        if unchanged:
-            yield start, xp.astype(part, dtype, copy=False)
-            continue
-        with scratch_buffer(part.shape, dtype) as converted:
-            np.copyto(converted, part, casting="unsafe")
-            yield start, converted
+        yield start, xp.astype(rows[start : start + size], dtype, copy=False)
 
 
 def _choose_chunk_size(rows: Array) -> int:
@@ -87,23 +74,16 @@ def _choose_chunk_size(rows: Array) -> int:
 def multiply_chunks(rows: Array, transform: Array, *, double: bool) -> Iterator[tuple[int, Array]]:
     """The chunks of a block times a ``(d, r)`` matrix.
 
-    Yields the start of each chunk and its ``(m, r)`` product, which may be overwritten and is valid
-    until the next chunk.
+    Yields the start of each chunk and its ``(m, r)`` product, which may be overwritten.
     """
     matrix: Array | None = None
     for start, chunk in iterate_chunks(rows, double=double):
         if matrix is None:
             given = to_numpy(transform) if isinstance(chunk, np.ndarray) else transform
             matrix = like(given, chunk, dtype=chunk.dtype)
-        if not isinstance(chunk, np.ndarray):
-            yield start, chunk @ matrix
-        elif chunk.dtype == np.float64:
-            # A transposed float64 product takes BLAS a quarter less time; in float32 it takes more.
-            with scratch_buffer((matrix.shape[1], len(chunk)), chunk.dtype) as product:
-                yield start, np.matmul(matrix.T, chunk.T, out=product).T
-        else:
-            with scratch_buffer((len(chunk), matrix.shape[1]), chunk.dtype) as product:
-                yield start, np.matmul(chunk, matrix, out=product)
+        # A transposed float64 product takes BLAS a quarter less time; in float32 it takes more.
+        transposed = isinstance(chunk, np.ndarray) and chunk.dtype == np.float64
+        yield start, (matrix.T @ chunk.T).T if transposed else chunk @ matrix
 
 
 def squared_lengths(rows: Array) -> Floats:
