@@ -228,9 +228,7 @@ def slow_candidates(leverage, rank, seed, fetches):
 
 
 @pytest.mark.parametrize("n", [7, 3_000])
-@pytest.mark.parametrize("ahead", [0, 2, 31])
-def test_candidates_come_in_the_order_in_which_they_ring(n, ahead, monkeypatch):
-    monkeypatch.setattr(bss_sampler, "AHEAD", ahead)
+def test_candidates_come_in_the_order_in_which_they_ring(n, monkeypatch):
     monkeypatch.setattr(bss_sampler, "CHUNK", 1_000)
     candidates = make_candidates(make_pool("heavy", n, 3, 5), seed=9)
     expected = slow_candidates(candidates.leverage, 3, 9, fetches=12)

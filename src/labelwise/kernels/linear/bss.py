@@ -67,7 +67,6 @@ ROUNDS_PER_PICK = 20
 """Maximum rounds per pick of the budget; missing items are then filled up by leverage."""
 
 FETCHED = 128  # Average number of candidates fetched at a time; fewer from a tiny pool
-AHEAD = 31  # Number of later fetches whose ringing items are found in the same scan
 CHUNK = 1 << 16  # Items whose clocks are computed at a time, so that they stay in cache
 SUMMED = 4096  # Rows that are transferred at a time to sum their outer products
 TRIED = 4  # Candidates that are evaluated at a time
@@ -266,8 +265,7 @@ class Candidates:
         )
         self._ids = shards.ids
         self._times = self._first_rings()
-        self._turn, self._end, self._seen = 1, 0.0, 0.0
-        self._soon: Ids = np.empty(0, dtype=np.int64)
+        self._turn, self._end = 1, 0.0
         self._queue = self._fetch_candidates()
         self._rotated: Floats = np.empty(0)
         self._era: tuple[Barriers, int] | None = None
@@ -283,25 +281,18 @@ class Candidates:
         run_in_threads(start_clocks, split_range(len(times), CHUNK))
         return times
 
-    def _advance_clocks(self, positions: Ids) -> None:
-        """Advance the clocks of some items to their next ring."""
-        ids, rates = self._ids[positions], self.leverage[positions]
-        self._times[positions] += waiting_times(self._seed, (_ARRIVAL, self._turn), rates, ids)
-        self._turn += 1
-
     def _fetch_candidates(self) -> tuple[Ids, Floats, Floats]:
         """The next candidates: ids, noise for their acceptance, whitened rows ``(m, r)``."""
-        step = min(FETCHED, 4 * len(self._ids)) / self._transform.shape[1]
-        self._end += step
-        if self._end > self._seen:
-            self._seen = self._end + AHEAD * step
-            self._soon = np.flatnonzero(self._times < self._seen)
+        self._end += min(FETCHED, 4 * len(self._ids)) / self._transform.shape[1]
         times, ids, noise = [], [], []
-        while len(due := self._soon[self._times[self._soon] < self._end]):
+        while len(due := np.flatnonzero(self._times < self._end)):
             times.append(self._times[due])
             ids.append(self._ids[due])
             noise.append(row_noise(self._seed, self._ids[due], _VERDICT, self._turn))
-            self._advance_clocks(due)
+            # The clocks of these items advance to their next ring.
+            clock = (_ARRIVAL, self._turn)
+            self._times[due] += waiting_times(self._seed, clock, self.leverage[due], ids[-1])
+            self._turn += 1
         if not times:
             return self._fetch_candidates()
         order = np.lexsort((np.concatenate(ids), np.concatenate(times)))
