@@ -81,7 +81,7 @@ Picks = tuple[NDArray[np.intp], JsonObject]
 """Positions in `RankedItems`, in the order of the picks, and diagnostics."""
 
 
-def choose_batch(
+def choose_ally_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -119,7 +119,7 @@ def choose_batch(
     return Choice(pool.ids[picks], scores=pool.duals[picks], info=info)
 
 
-def check_job(job: Job) -> None:
+def check_ally_job(job: Job) -> None:
     """Reject options out of range."""
     options = job.options
     if options["diversity"] not in DIVERSITIES:
@@ -272,7 +272,7 @@ DIVERSITIES: dict[str, Callable[..., Picks]] = {
 }
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_ally_cost(job: Job) -> Cost:
     """A pass over the duals, and the passes that make the batch diverse."""
     diversity, rounds = job.options["diversity"], job.options["rounds"]
     if diversity == "kmeans":
@@ -293,7 +293,7 @@ def estimate_cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_ally_pick(facts: PickFacts) -> str:
     """Mention diversity only where the batch was spread out."""
     spread = {"clusters", "candidates", "filled"} & facts.info.keys()
     differs = ", and it differs from the other picks of this batch" if spread else ""
@@ -303,11 +303,11 @@ def explain_pick(facts: PickFacts) -> str:
 STRATEGY = PassStrategy(
     name="ally",
     needs=("features", "duals"),
-    choose=choose_batch,
+    choose=choose_ally_batch,
     draws=True,
-    cost=estimate_cost,
-    check=check_job,
-    explain=explain_pick,
+    cost=estimate_ally_cost,
+    check=check_ally_job,
+    explain=explain_ally_pick,
     good_for="items that a constrained training finds hardest to satisfy; regression too",
     reference=read_reference(__doc__),
 )

@@ -29,7 +29,7 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 
-def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+def choose_badge_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
     """Draw the batch; labelled items are not used."""
     ids, distances = draw_kmeans_plus_plus(
         shards, compute_gradients, budget, seed, first="largest", name="badge"
@@ -56,7 +56,7 @@ def compute_gradients(rows: Rows) -> Factored:
     return Factored(residuals, features)
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_badge_cost(job: Job) -> Cost:
     """All rows are measured again whenever old distances have become poor bounds."""
     return Cost(
         passes=(1, job.budget + 2),
@@ -70,9 +70,9 @@ def estimate_cost(job: Job) -> Cost:
 STRATEGY = PassStrategy(
     name="badge",
     needs=("features", "probabilities"),
-    choose=choose_batch,
+    choose=choose_badge_batch,
     draws=True,
-    cost=estimate_cost,
+    cost=estimate_badge_cost,
     explain="A label would change the model{doubt}, and the item differs from the other picks of "
     "this batch.",
     good_for="classification with a network: uncertain and diverse at once; a strong default",

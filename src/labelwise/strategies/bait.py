@@ -70,7 +70,7 @@ SMALLEST_RIDGE = 1e-280
 NOISE_STREAM = 12
 
 
-def choose_batch(
+def choose_bait_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -158,7 +158,7 @@ def _mean_fisher(
     return plan, fisher / (len(shards) + known)
 
 
-def check_job(job: Job) -> None:
+def check_bait_job(job: Job) -> None:
     """Reject options out of range, and problems that need more memory than allowed."""
     task, candidates = job.options["task"], job.options["candidates"]
     memory_gib, given = job.options["memory_gib"], "probabilities" in job.shapes
@@ -298,7 +298,7 @@ def _update_inverse(
     return InverseUpdate(item, sign, root, image, root.T @ seen)
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_bait_cost(job: Job) -> Cost:
     """A pass per added item, unless projected features are kept; removed items are in memory."""
     classes, width = max(job.width("probabilities"), 1), _count_directions(job)
     candidates, projected = job.options["candidates"] or job.items, width < job.width()
@@ -319,10 +319,10 @@ STRATEGY = PassStrategy(
     name="bait",
     needs=("features", "probabilities"),
     or_needs=(("features",),),
-    choose=choose_batch,
+    choose=choose_bait_batch,
     good_for="linear heads with few classes, and regression; batches that serve the whole pool",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_bait_cost,
+    check=check_bait_job,
     explain="Its label is expected to lower the error over the whole pool more than most others.",
 )

@@ -69,7 +69,7 @@ NOISE_STREAM = 22
 Arms = str | Sequence[str] | Mapping[str, Options]
 
 
-def choose_batch(
+def choose_bandit_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -110,7 +110,7 @@ def choose_batch(
     return choice._replace(info=facts)
 
 
-def check_job(job: Job) -> None:
+def check_bandit_job(job: Job) -> None:
     """Reject bad options and past rounds, and arms that could not choose if they were drawn."""
     options = job.options
     arms = _open_arms(options["arms"])
@@ -201,7 +201,7 @@ def _join_needs(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(unions))
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_bandit_cost(job: Job) -> Cost:
     """The cost of the most expensive arm, after a pass of validation."""
     arms = _open_arms(job.options["arms"]).values()
     costs = [arm.costs(job._replace(options=arm.options)) for arm in arms]
@@ -219,7 +219,7 @@ def estimate_cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_bandit_pick(facts: PickFacts) -> str:
     """Let the arm that was drawn say why it picked an item."""
     arm = facts.info.get("arm")
     if not isinstance(arm, str) or arm not in names():
@@ -232,13 +232,13 @@ STRATEGY = BanditStrategy(
     name=NAME,
     needs=("features", "probabilities"),
     or_needs=(("features", "member_probabilities"),),
-    choose=choose_batch,
+    choose=choose_bandit_batch,
     draws=True,
     good_for="not knowing which strategy suits: several take turns, and the better ones gain",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_bandit_cost,
+    check=check_bandit_job,
     adapt=adapt_options,
     repeats_batches=True,
-    explain=explain_pick,
+    explain=explain_bandit_pick,
 )

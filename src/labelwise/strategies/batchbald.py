@@ -58,7 +58,7 @@ LARGE_BATCH = 100  # Larger batches give a warning
 NEGLIGIBLE = 1e-4  # Share of the first gain up to which a gain counts as zero
 
 
-def choose_batch(
+def choose_batchbald_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, configurations: int = 10_000
 ) -> Choice:
     """Pick the batch; its scores are the gains in nats, and their sum is the joint information.
@@ -102,7 +102,7 @@ def choose_batch(
     return Choice(ids[picked], scores=scores, info=info)
 
 
-def check_job(job: Job) -> None:
+def check_batchbald_job(job: Job) -> None:
     """Reject a number of configurations below 1."""
     check_integer("configurations", job.options["configurations"], 1)
 
@@ -189,7 +189,7 @@ def _pick_by_bald(bald: Floats, picked: list[int], budget: int, ids: Ids) -> lis
     return [int(position) for position in largest(rest, budget - len(picked), ids)]
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_batchbald_cost(job: Job) -> Cost:
     """A few passes per pick over all configurations."""
     members = max((shape[0] for shape in job.shapes.get(MEMBERS, ())), default=1)
     configurations = job.options["configurations"]
@@ -202,7 +202,7 @@ def estimate_cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_batchbald_pick(facts: PickFacts) -> str:
     """Say why an item was picked."""
     if facts.rank >= facts.batch_size - facts.info.get("picks_by_bald", 0):
         return DISAGREEMENT
@@ -212,11 +212,11 @@ def explain_pick(facts: PickFacts) -> str:
 STRATEGY = PassStrategy(
     name="batchbald",
     needs=("member_probabilities",),
-    choose=choose_batch,
+    choose=choose_batchbald_batch,
     draws=True,
     good_for="posterior draws, dropout or ensembles; batches without repetition",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
-    explain=explain_pick,
+    cost=estimate_batchbald_cost,
+    check=check_batchbald_job,
+    explain=explain_batchbald_pick,
 )

@@ -47,7 +47,7 @@ LARGEST_WEIGHT = 1e100  # Squares of a larger entropy weight would overflow
 BITS = 31  # Of each of the two integers that represent a number in a sum
 
 
-def choose_batch(
+def choose_coreset_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, entropy_weight: float = 0.0
 ) -> Choice:
     """Step until ``budget`` items are picked.
@@ -78,7 +78,7 @@ def choose_batch(
     return _make_choice(picked, len(shards), total - reached, total, forced, repeats)
 
 
-def check_job(job: Job) -> None:
+def check_coreset_job(job: Job) -> None:
     """Reject an entropy weight out of range."""
     weight = job.options["entropy_weight"]
     if not is_number(weight) or not abs(weight) <= LARGEST_WEIGHT:
@@ -210,7 +210,7 @@ def _make_choice(
     return Choice(np.array(picked.ids, dtype=np.int64), weights, info=info)
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_coreset_cost(job: Job) -> Cost:
     """One pass; the vectors are kept."""
     members = sum(shape[0] for shape in job.shapes.get("member_probabilities", ()))
     return Cost(
@@ -226,10 +226,10 @@ STRATEGY = PassStrategy(
     name="bayesian_coreset",
     needs=("member_probabilities",),
     weighted=True,
-    choose=choose_batch,
+    choose=choose_coreset_batch,
     good_for="posterior draws; a batch that represents the whole pool, with weights",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_coreset_cost,
+    check=check_coreset_job,
     explain="It belongs to a batch that represents the whole pool{weight}.",
 )

@@ -48,7 +48,7 @@ MODES = ("budget", "theory")
 BASES = ("features", "polynomial", "fourier")
 
 
-def choose_batch(
+def choose_bss_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -91,7 +91,7 @@ def choose_batch(
     return Choice(draws.ids, draws.weights, draws.counts, info=info | _summarize_draws(draws))
 
 
-def check_job(job: Job) -> None:
+def check_bss_job(job: Job) -> None:
     """Reject options out of range; those of a basis or mode only where it is used."""
     options = job.options
     check_choice("mode", options["mode"], MODES)
@@ -148,7 +148,7 @@ def _summarize_draws(draws: BssDraws) -> JsonObject:
     return kept | {"barriers": [upper[-1:], lower[-1:]], "beta_sum": float(sum(betas))}
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_bss_cost(job: Job) -> Cost:
     """The Gram matrix (twice if it is badly conditioned), leverage, and means of a basis."""
     more = 0 if job.options["basis"] == "features" else 3
     width = job.width() if not more else max(job.width(), job.options["frequencies"])
@@ -167,10 +167,10 @@ STRATEGY = PassStrategy(
     several=True,
     weighted=True,
     draws=True,
-    choose=choose_batch,
+    choose=choose_bss_batch,
     good_for="least squares and linear heads where no direction of the features may be missed",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_bss_cost,
+    check=check_bss_job,
     explain="Drawn by how unusual its features are{weight}.",
 )

@@ -66,7 +66,7 @@ def _sum_variances(outputs: list[Array]) -> Floats:
     return np.asarray(to_numpy(xp.sum(xp.var(values, axis=0), axis=1)), dtype=np.float64)
 
 
-def check_job(job: Job) -> None:
+def check_committee_job(job: Job) -> None:
     """Reject an unknown disagreement, and probabilities or outputs of a single model."""
     check_choice("disagreement", job.options["disagreement"], ("kl", "vote_entropy"))
     if "member_probabilities" in job.shapes or "member_votes" in job.shapes:
@@ -84,7 +84,7 @@ STRATEGY = ScoreStrategy(
     or_needs=(("probabilities",), ("outputs",), ("member_votes",)),
     several=True,
     score=score_disagreement,
-    check=check_job,
+    check=check_committee_job,
     explain=DISAGREEMENT,
     good_for="several models, for classification and for regression",
     reference=read_reference(__doc__),

@@ -102,7 +102,7 @@ def begin(
     return DesignPlan(gram, known, regularisation * mean if mean > 0 else 1.0, unit)
 
 
-def check_job(job: Job) -> None:
+def check_design_job(job: Job) -> None:
     """Reject a regularisation that is not above 0."""
     check_positive("regularisation", job.options["regularisation"])
 
@@ -166,7 +166,7 @@ def finish(plan: DesignPlan, shards: Shards, ids: Ids) -> Choice:
     return Choice(ids, info={"mu": plan.mu / plan.unit**2})
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_design_cost(job: Job) -> Cost:
     """The Gram matrix, the first scores, and a pass per pick."""
     return Cost(
         passes=(job.budget + 1, job.budget + 3),
@@ -189,7 +189,7 @@ STRATEGY = GreedyStrategy(
     exact=exact,
     good_for="linear models and regression: a batch from which the pool can be predicted",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_design_cost,
+    check=check_design_job,
     explain="Many other items can be predicted well from it and the picks before it.",
 )

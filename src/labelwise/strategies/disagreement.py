@@ -43,7 +43,7 @@ class VoteChanges(NamedTuple):
     given: int  # number of models
 
 
-def choose_batch(
+def choose_disagreement_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, candidates: int = 5
 ) -> Choice:
     """Draw the batch from the items whose votes change most; labelled items are not used.
@@ -99,7 +99,7 @@ def _check_classes(votes: Array, ids: Array) -> None:
         )
 
 
-def check_job(job: Job) -> None:
+def check_disagreement_job(job: Job) -> None:
     """Reject a number of candidates below 1, and votes of a single epoch."""
     check_integer("candidates", job.options["candidates"], 1)
     if any(shape[0] < 2 for shape in job.shapes["member_votes"]):
@@ -109,12 +109,12 @@ def check_job(job: Job) -> None:
         )
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_disagreement_cost(job: Job) -> Cost:
     """One pass over the votes."""
     return Cost(passes=(1, 1), item_bytes=96.0)
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_disagreement_pick(facts: PickFacts) -> str:
     """Say how many models have votes that differ: the integer part of the score.
 
     The votes are those of training checkpoints or of other members; the batch does not record
@@ -134,10 +134,10 @@ STRATEGY = PassStrategy(
     needs=("member_votes",),
     several=True,
     draws=True,
-    choose=choose_batch,
-    cost=estimate_cost,
-    check=check_job,
-    explain=explain_pick,
+    choose=choose_disagreement_batch,
+    cost=estimate_disagreement_cost,
+    check=check_disagreement_job,
+    explain=explain_disagreement_pick,
     good_for="one batch for several models: items whose predictions change late in training",
     reference=read_reference(__doc__),
 )

@@ -94,7 +94,7 @@ class DynamicsPlan(NamedTuple):
     pseudo: PseudoLabels  # how the gradients of the last layer are computed
 
 
-def choose_batch(
+def choose_dynamics_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -135,7 +135,7 @@ def choose_batch(
     return _pick_in_steps(shards, plan, budget, steps)._replace(info={"labelled_gradient": length})
 
 
-def check_job(job: Job) -> None:
+def check_dynamics_job(job: Job) -> None:
     """Reject options out of range, and labels that do not fit the labelled items."""
     gamma, labels = job.options["gamma"], job.options["labels"]
     if not is_number(gamma) or not gamma >= 0:
@@ -312,7 +312,7 @@ def _count_in_block(
     shard.state["scores"] = scores
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_dynamics_cost(job: Job) -> Cost:
     """One pass, or one per step with redundancy."""
     given = job.options["redundancy"]
     steps = 1 if given is None else -(-job.budget // Redundancy(**given).step)
@@ -337,10 +337,10 @@ STRATEGY = PassStrategy(
         ("gradient_sketch",),
     ),
     several=True,
-    choose=choose_batch,
+    choose=choose_dynamics_batch,
     good_for="networks whose training is continued: items that speed up training most",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_dynamics_cost,
+    check=check_dynamics_job,
     explain="Its label is expected to speed up training more than most others.",
 )

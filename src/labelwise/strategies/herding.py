@@ -95,7 +95,7 @@ def begin(
     return plan._replace(references=_scale_features(points, plan)[0])
 
 
-def check_job(job: Job) -> None:
+def check_herding_job(job: Job) -> None:
     """Reject a bandwidth or a number of references out of range."""
     if job.options["bandwidth"] is not None:
         check_positive("bandwidth", job.options["bandwidth"])
@@ -165,7 +165,7 @@ def finish(plan: HerdingPlan, shards: Shards, ids: Ids) -> Choice:
     return Choice(ids, info=info)
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_herding_cost(job: Job) -> Cost:
     """Products with the references, and a pass per pick."""
     references = min(job.options["references"], job.items)
     return Cost(
@@ -189,7 +189,7 @@ STRATEGY = GreedyStrategy(
     slack=slack,
     good_for="a first batch that looks like the pool, without any model of the classes",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_herding_cost,
+    check=check_herding_job,
     explain="With it, the batch resembles the whole pool more closely.",
 )

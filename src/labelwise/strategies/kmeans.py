@@ -20,7 +20,7 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 
-def choose_batch(
+def choose_kmeans_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, rounds: int = 30
 ) -> Choice:
     """Pick one item per cluster; if duplicates leave clusters empty, add random items.
@@ -48,12 +48,12 @@ def choose_batch(
     return Choice(ids, scores=-distances, info=info)
 
 
-def check_job(job: Job) -> None:
+def check_kmeans_job(job: Job) -> None:
     """Reject a negative number of rounds."""
     check_integer("rounds", job.options["rounds"], 0)
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_kmeans_cost(job: Job) -> Cost:
     """Seeding as in badge, and a pass per round; summing clusters costs some columns."""
     rounds = job.options["rounds"]
     return Cost(
@@ -68,10 +68,10 @@ def estimate_cost(job: Job) -> Cost:
 STRATEGY = PassStrategy(
     name="kmeans",
     needs=("features",),
-    choose=choose_batch,
+    choose=choose_kmeans_batch,
     draws=True,
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_kmeans_cost,
+    check=check_kmeans_job,
     explain="It is the most typical item of a group of similar items.",
     good_for="typical, spread-out items for the first labels; needs no model",
     reference=read_reference(__doc__),

@@ -74,7 +74,7 @@ class ClusterSummary(NamedTuple):
     ids: Ids  # of the farthest candidates, the smallest one of several
 
 
-def choose_batch(
+def choose_lcmd_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -123,7 +123,7 @@ def _draw_picks(shards: Shards, count: int, seed: int) -> list[int]:
     return [int(item) for item in shards.ids[largest(noise, count, shards.ids)]]
 
 
-def check_job(job: Job) -> None:
+def check_lcmd_job(job: Job) -> None:
     """Reject a share out of range."""
     share = job.options["random_share"]
     if not (is_number(share) and 0 <= share <= 1):
@@ -239,7 +239,7 @@ def _find_smallest_id(shard: Shard) -> int | None:
     return int(left.min()) if len(left) else None
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_lcmd_cost(job: Job) -> Cost:
     """Norms and labelled items, then at most a pass per pick."""
     return Cost(
         passes=(1, job.budget + 1),
@@ -255,10 +255,10 @@ STRATEGY = PassStrategy(
     name="lcmd",
     needs=("features",),
     or_needs=(("gradient_sketch",),),
-    choose=choose_batch,
+    choose=choose_lcmd_batch,
     good_for="regression: spread-out items of the parts of the pool that labels cover worst",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_lcmd_cost,
+    check=check_lcmd_job,
     explain="It is the farthest item of the group of items that labels cover worst.",
 )

@@ -47,7 +47,7 @@ KEY = "lewis_scores"
 SAMPLINGS = ("with_replacement", "poisson")
 
 
-def choose_batch(
+def choose_lewis_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -89,7 +89,7 @@ def choose_batch(
             shards.map(drop_state, key)
 
 
-def check_job(job: Job) -> None:
+def check_lewis_job(job: Job) -> None:
     """Reject an unknown sampling, and numbers out of range."""
     options = job.options
     check_choice("sampling", options["sampling"], SAMPLINGS)
@@ -185,7 +185,7 @@ def _add_diagnostics(choice: Choice, info: JsonObject) -> Choice:
     return choice._replace(info={**info, "draws": drawn, "effective_size": effective})
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_lewis_cost(job: Job) -> Cost:
     """Two passes per model for p = 2; else the rounds that its damping needs to reach ``tol``."""
     p, rounds = float(job.options["p"]), 0.0
     if p != 2:
@@ -208,10 +208,10 @@ STRATEGY = PassStrategy(
     several=True,
     weighted=True,
     draws=True,
-    choose=choose_batch,
+    choose=choose_lewis_batch,
     good_for="labelling once for one or several models, with weights that estimate sums",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_lewis_cost,
+    check=check_lewis_job,
     explain="Drawn by how unusual its features are{weight}.",
 )

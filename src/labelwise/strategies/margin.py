@@ -22,7 +22,7 @@ def negative_margin(probabilities: Array) -> Array:
     return ordered[:, -2] - ordered[:, -1]
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_margin_pick(facts: PickFacts) -> str:
     """Say how close the two classes are, unless scores of several models were scaled."""
     sentence = "Its two most likely classes are closer than those of most other items"
     if facts.score is None or not -1 <= facts.score <= 0:
@@ -35,7 +35,7 @@ def explain_pick(facts: PickFacts) -> str:
 STRATEGY = make_uncertainty_strategy(
     negative_margin,
     name="margin",
-    explain=explain_pick,
+    explain=explain_margin_pick,
     good_for="the strongest simple uncertainty for many classes and small batches",
     reference=read_reference(__doc__),
 )

@@ -17,7 +17,7 @@ from labelwise.strategies import lcmd
 from labelwise.strategy import Choice, PassStrategy, PickFacts, read_reference
 
 
-def choose_batch(
+def choose_mixed_lcmd_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, random_share: float = 0.5
 ) -> Choice:
     """Draw a share of the batch, then pick the farthest item of the heaviest cluster.
@@ -25,10 +25,10 @@ def choose_batch(
     Options:
         random_share: share of the batch, its first picks, that is drawn at random.
     """
-    return lcmd.choose_batch(shards, labelled, budget, seed, random_share=random_share)
+    return lcmd.choose_lcmd_batch(shards, labelled, budget, seed, random_share=random_share)
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_mixed_lcmd_pick(facts: PickFacts) -> str:
     """Say whether an item was drawn or is far from all others; only the latter have a score."""
     if not facts.score:
         return "Drawn at random, so that the labels stay representative."
@@ -39,11 +39,11 @@ STRATEGY = PassStrategy(
     name="mixed_lcmd",
     needs=("gradient_sketch",),
     or_needs=(("features",),),
-    choose=choose_batch,
+    choose=choose_mixed_lcmd_batch,
     draws=True,
     good_for="regression: half at random, half where labels cover the pool worst",
     reference=read_reference(__doc__),
-    cost=lcmd.estimate_cost,
-    check=lcmd.check_job,
-    explain=explain_pick,
+    cost=lcmd.estimate_lcmd_cost,
+    check=lcmd.check_lcmd_job,
+    explain=explain_mixed_lcmd_pick,
 )

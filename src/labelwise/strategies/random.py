@@ -15,7 +15,7 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 
-def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+def choose_random_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
     """Pick uniformly."""
     parts = shards.map(_find_highest, budget, seed)
     ids, noise = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -28,12 +28,12 @@ def _find_highest(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
     return shard.ids[best], noise[best]
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_random_cost(job: Job) -> Cost:
     """Only ids are used; the rows are read once, to check them."""
     return Cost(passes=(1, 1), item_bytes=0.0)
 
 
-def explain_pick(facts: PickFacts) -> str:
+def explain_random_pick(facts: PickFacts) -> str:
     """Say that the draw was uniform, or that there was no model to do better."""
     if not facts.trained:
         return "Drawn at random: there is no trained model yet."
@@ -43,10 +43,10 @@ def explain_pick(facts: PickFacts) -> str:
 STRATEGY = PassStrategy(
     name="random",
     needs=(),
-    choose=choose_batch,
+    choose=choose_random_batch,
     draws=True,
-    cost=estimate_cost,
-    explain=explain_pick,
+    cost=estimate_random_cost,
+    explain=explain_random_pick,
     good_for="the baseline to beat; the first labels when there is no model yet",
     reference=read_reference(__doc__),
 )

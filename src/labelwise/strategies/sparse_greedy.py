@@ -122,7 +122,7 @@ def begin(
     return SparseGreedyPlan(pursuit, polish)
 
 
-def check_job(job: Job) -> None:
+def check_sparse_greedy_job(job: Job) -> None:
     """Reject options out of range."""
     check_choice("gain", job.options["gain"], ("linear", "exact"))
     check_positive("tau", job.options["tau"])
@@ -204,7 +204,7 @@ def finish(plan: SparseGreedyPlan, shards: Shards, ids: Ids) -> Choice:
     )
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_sparse_greedy_cost(job: Job) -> Cost:
     """Passes to set up, for the first scores, and one per pick; products with picks are kept."""
     classes = max(job.width("logits"), job.width("probabilities"))
     members = sum(map(sum, job.shapes.get("member_probabilities", ())))
@@ -236,8 +236,8 @@ STRATEGY = GreedyStrategy(
     exact=exact,
     good_for="a weighted batch whose gradient is that of the whole pool, with uncertain labels",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_sparse_greedy_cost,
+    check=check_sparse_greedy_job,
     adapt=adapt_label_law,
     explain=REPRESENTS,
 )

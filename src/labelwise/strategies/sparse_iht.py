@@ -46,7 +46,7 @@ from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
 
 
-def choose_batch(
+def choose_sparse_iht_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -103,7 +103,7 @@ def choose_batch(
     return _choose_better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
 
 
-def check_job(job: Job) -> None:
+def check_sparse_iht_job(job: Job) -> None:
     """Reject options out of range."""
     check_choice("projection", job.options["projection"], ("corrected", "printed"))
     check_integer("iterations", job.options["iterations"], 1)
@@ -138,7 +138,7 @@ def _choose_better(
     return chosen._replace(info={**chosen.info, **facts})
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_sparse_iht_cost(job: Job) -> Cost:
     """Passes to set up, one per iteration, and those of the greedy batch if computed."""
     options, classes = job.options, max(job.width("logits"), job.width("probabilities"))
     rounds = options["iterations"]
@@ -160,12 +160,12 @@ STRATEGY = PassStrategy(
     needs=("features", "logits"),
     or_needs=(("features", "probabilities"), ("member_probabilities",)),
     weighted=True,
-    choose=choose_batch,
+    choose=choose_sparse_iht_batch,
     good_for="the same weighted batch as sparse_greedy, in a number of passes that does not grow "
     "with the batch",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_sparse_iht_cost,
+    check=check_sparse_iht_job,
     adapt=adapt_label_law,
     explain=REPRESENTS,
 )

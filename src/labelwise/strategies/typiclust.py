@@ -36,7 +36,7 @@ SOFTENING = 1e-5
 """Added to the mean distances, relative to their own mean."""
 
 
-def choose_batch(
+def choose_typiclust_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -61,7 +61,7 @@ def choose_batch(
     return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
 
 
-def check_job(job: Job) -> None:
+def check_typiclust_job(job: Job) -> None:
     """Reject a number of clusters or neighbours below 1."""
     check_integer("clusters", job.options["clusters"], 1)
     check_integer("neighbours", job.options["neighbours"], 1)
@@ -127,7 +127,7 @@ def _compute_typicality(rows: Floats, neighbours: int) -> Floats:
     return np.asarray(1 / (means + softening) / size)
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_typiclust_cost(job: Job) -> Cost:
     """k-means; then rows near the centers, one cluster at a time."""
     clusters = min(job.budget, job.options["clusters"])
     return Cost(
@@ -143,11 +143,11 @@ def estimate_cost(job: Job) -> Cost:
 STRATEGY = PassStrategy(
     name="typiclust",
     needs=("features",),
-    choose=choose_batch,
+    choose=choose_typiclust_batch,
     draws=True,
     good_for="the first few labels, when a model's uncertainty is unreliable",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_typiclust_cost,
+    check=check_typiclust_job,
     explain="It is typical of a group of similar items that has few labels or none yet.",
 )

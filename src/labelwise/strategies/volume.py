@@ -32,7 +32,7 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 
-def choose_batch(
+def choose_volume_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -98,12 +98,12 @@ def _invert_gram(rows: Floats) -> Floats:
     return np.asarray(np.linalg.pinv(rows.T @ rows, hermitian=True))
 
 
-def check_job(job: Job) -> None:
+def check_volume_job(job: Job) -> None:
     """Reject a bias that is not a truth value."""
     check_boolean("bias", job.options["bias"])
 
 
-def estimate_cost(job: Job) -> Cost:
+def estimate_volume_cost(job: Job) -> Cost:
     """The Gram matrix (twice if it is badly conditioned), then the whitened rows in memory."""
     width = min(job.width() + 1, max(job.budget, 1))
     return Cost(
@@ -120,10 +120,10 @@ STRATEGY = PassStrategy(
     needs=("features",),
     several=True,
     draws=True,
-    choose=choose_batch,
+    choose=choose_volume_batch,
     good_for="a baseline for linear models: its plain least-squares fit is unbiased",
     reference=read_reference(__doc__),
-    cost=estimate_cost,
-    check=check_job,
+    cost=estimate_volume_cost,
+    check=check_volume_job,
     explain="Drawn so that the picks span a large volume of the features.",
 )
