@@ -37,7 +37,7 @@ from labelwise.kernels.loop.scan import Scan
 from labelwise.kernels.sparse import greedy_ahead, iht
 from labelwise.kernels.sparse.greedy import GainRule
 from labelwise.kernels.sparse.label_gradients import LabelLaw
-from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
+from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_sparse_problem
 from labelwise.pool.blocks import LocalShards, Shard, open_shards
 from labelwise.pool.representations import open_sources
 from labelwise.pool.sources.device_blocks import COPIERS, move_to_device
@@ -175,7 +175,7 @@ def kernels(bench: Bench) -> Iterator[Line]:
         step = lewis.LewisStep(1.0, 4 / 3, level, basis.transform, double)
         yield bench.kernel(
             f"Lewis pass, {kind}",
-            lambda s=step: lewis.update_logarithms(shard, leverage.read_features, s, place),  # type: ignore[misc]
+            lambda s=step: lewis.update_lewis_logarithms(shard, leverage.read_features, s, place),  # type: ignore[misc]
             moved=whole + 24.0 * n + 8.0 * D * D,
             flops=4.0 * n * D * D,
             kind=kind,
@@ -196,7 +196,7 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
     n, batch = bench.n, bench.batch
     shards = LocalShards([shard])
     terms = ObjectiveTerms(alpha=1e-8, beta=1e-6)
-    problem = pose_problem(
+    problem = pose_sparse_problem(
         shards, batch, LabelLaw(temperature=1.5), terms, {"last_layer": (0.0, 0.0)}
     )
     iteration = Iteration(bench, shards, problem)
@@ -212,7 +212,7 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
     vectors = Factored(bench.probabilities, bench.features)
     yield bench.kernel(
         f"greedy: {block} picks judged",
-        lambda: greedy_ahead.multiply_matrices(vectors, matrices),
+        lambda: greedy_ahead.multiply_residuals(vectors, matrices),
         moved=moved + 4.0 * block * (n + K * D),
         flops=2.0 * n * K * (D + 1) * block,
         kind="float32",
@@ -234,11 +234,11 @@ class Iteration:
         """Prepare the pool."""
         self.shards, self.problem, self.place = shards, problem, bench.features[:0, 0].double()
         self.target = torch.as_tensor(problem.target, device=bench.device)
-        shards.map(iht._prepare_block, problem)
+        shards.map(iht._prepare_thresholding_block, problem)
 
     def gradients(self) -> Callable[[], Any]:
         """Ten gradients with their images: two products with all rows each."""
-        state, scan = iht._empty_state(self.problem, self.place), Scan(self._found, 10)
+        state, scan = iht._make_empty_iterates(self.problem, self.place), Scan(self._found, 10)
         return lambda: scan((self.target,), state)
 
     def _found(self, constants: Any, state: Any) -> Any:
@@ -248,12 +248,12 @@ class Iteration:
         )
         residual = between.image - constants[0]
         given = (shard, self.problem, between, residual, self.place)
-        return state, (iht.find_gradient(*given)[1],)
+        return state, (iht.find_iht_gradient(*given)[1],)
 
     def iterations(self) -> Callable[[], Any]:
         """Ten whole iterations."""
-        step = partial(iht._iterate, self.shards, self.problem, 1, "corrected", self.place)
-        scan, state = Scan(step, 1), iht._empty_state(self.problem, self.place)
+        step = partial(iht._iterate_iht, self.shards, self.problem, 1, "corrected", self.place)
+        scan, state = Scan(step, 1), iht._make_empty_iterates(self.problem, self.place)
         constants = (self.target, self.target.sum())
         return lambda: scan(constants, state, rounds=iht.REPLAYED)
 

@@ -13,7 +13,7 @@ from labelwise.kernels.linear.bases import (
     ModelColumns,
     PolynomialBasis,
     SubdividedShards,
-    join_features,
+    join_model_features,
     make_fourier_basis,
     make_polynomial_basis,
 )
@@ -157,7 +157,7 @@ def read(shard, columns):
 def test_the_features_of_several_models_stand_side_by_side():
     models = [np.arange(6.0).reshape(3, 2), np.ones((3, 1), dtype=np.float32)]
     np.testing.assert_array_equal(
-        join_features({"features": models}), [[0, 1, 1], [2, 3, 1], [4, 5, 1]]
+        join_model_features({"features": models}), [[0, 1, 1], [2, 3, 1], [4, 5, 1]]
     )
     assert ModelColumns(None, True)({"features": models}).shape == (3, 4)
 

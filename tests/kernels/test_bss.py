@@ -18,7 +18,7 @@ from labelwise.kernels.linear.bss import (
     Barriers,
     Candidates,
     budget_gamma,
-    draw_by_theory,
+    draw_bss_by_theory,
     randomized_bss,
     theory_gamma,
 )
@@ -314,10 +314,10 @@ def test_too_few_rows_for_the_theory_is_an_error_that_says_what_it_needs():
     shards = LocalShards.of(features=make_pool("gaussian", 300, 4, 0))
     transform = whiten(shards, read_features).transform
     with pytest.raises(BadInput, match=r"asks for about \d+ draws") as error:
-        draw_by_theory(shards, read_features, transform, gamma=0.2, most=50, seed=0)
+        draw_bss_by_theory(shards, read_features, transform, gamma=0.2, most=50, seed=0)
     words = str(error.value).split()
     asked = int(words[words.index("different") - 1])
-    drawn = draw_by_theory(shards, read_features, transform, gamma=0.2, seed=0)
+    drawn = draw_bss_by_theory(shards, read_features, transform, gamma=0.2, seed=0)
     assert asked == pytest.approx(len(drawn.ids), rel=0.15)
     assert drawn.counts.sum() == drawn.info["rounds"]
 

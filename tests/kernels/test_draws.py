@@ -20,12 +20,12 @@ P = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
 
 
 def poisson_rate(weights, k):
-    return draws.solve_poisson_rate([draws.find_heaviest(np.asarray(weights, float), k)], k)
+    return draws.solve_poisson_rate([draws.find_heaviest_weights(np.asarray(weights, float), k)], k)
 
 
 def poisson_draw(weights, k, seed, ids=None):
     ids, rate = np.arange(len(weights)) if ids is None else ids, poisson_rate(weights, k)
-    kept = draws.sort_rings(draws.keep_items(weights, ids, seed, rate))
+    kept = draws.sort_clock_rings(draws.keep_poisson_items(weights, ids, seed, rate))
     return kept.ids, np.minimum(1.0, rate * kept.weights)
 
 
@@ -237,5 +237,5 @@ def test_the_rate_from_the_heaviest_of_every_block_is_that_of_all_weights(weight
     weights = np.array(weights)
     k = min(k, int(np.count_nonzero(weights)))
     blocks = np.split(weights, sorted(min(cut, len(weights)) for cut in cuts))
-    found = draws.solve_poisson_rate([draws.find_heaviest(block, k) for block in blocks], k)
+    found = draws.solve_poisson_rate([draws.find_heaviest_weights(block, k) for block in blocks], k)
     assert found == (0 if k == 0 else pytest.approx(sorted_rate(weights, k), rel=1e-9))

@@ -9,10 +9,10 @@ from labelwise.kernels.information.fisher import (
     ROUNDED,
     FisherPlan,
     InverseUpdate,
-    find_best_candidate,
+    find_best_fisher_candidate,
     fisher_roots,
-    start_candidates,
-    sum_block_information,
+    start_fisher_candidates,
+    sum_fisher_information,
 )
 from labelwise.pool.blocks import Shard, drop_state
 from tests.conftest import make_features, make_probabilities
@@ -29,7 +29,7 @@ def make_block(n=12):
 def test_the_information_of_a_block_is_the_sum_over_its_items(unit):
     shard, roots = make_block()
     expected = unit**2 * np.einsum("nki,nkj->ij", roots, roots)
-    np.testing.assert_allclose(sum_block_information(shard, PLAN._replace(unit=unit)), expected)
+    np.testing.assert_allclose(sum_fisher_information(shard, PLAN._replace(unit=unit)), expected)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -38,12 +38,12 @@ def test_the_best_candidate_is_that_of_the_formula(sign):
     roots = 0.5 * roots
     inverse = np.linalg.inv(10 * np.eye(12) + np.einsum("nki,nkj->ij", roots, roots))
     outer = inverse @ np.diag(np.arange(1.0, 13.0)) @ inverse
-    start_candidates(shard, PLAN, inverse, outer, shard.ids[2:])
+    start_fisher_candidates(shard, PLAN, inverse, outer, shard.ids[2:])
     worth = [
         np.trace(np.linalg.solve(np.eye(3) - sign * v @ inverse @ v.T, v @ outer @ v.T))
         for v in roots[2:]
     ]
-    found = find_best_candidate(shard, PLAN, None, sign)
+    found = find_best_fisher_candidate(shard, PLAN, None, sign)
     assert found.item == shard.ids[2:][np.argmax(-sign * np.array(worth))]
     assert found.worth == pytest.approx(max(worth) if sign < 0 else min(worth), rel=1e-8)
     assert found.size == pytest.approx(max(np.trace(v @ outer @ v.T) for v in roots[2:]))
@@ -63,7 +63,7 @@ def test_after_an_update_the_best_candidate_is_that_of_the_new_inverse(sign, pro
     fisher = np.diag(np.arange(1.0, size + 1))
     information = 3 * np.eye(size) + np.einsum("nki,nkj->ij", roots[:10], roots[:10])
     inverse = np.linalg.inv(information)
-    start_candidates(shard, plan, inverse, inverse @ fisher @ inverse, shard.ids)
+    start_fisher_candidates(shard, plan, inverse, inverse @ fisher @ inverse, shard.ids)
     moved = information - sign * roots[4].T @ roots[4]
     after = np.linalg.inv(moved)
     values, vectors = np.linalg.eigh(sign * (after - inverse))
@@ -78,21 +78,21 @@ def test_after_an_update_the_best_candidate_is_that_of_the_new_inverse(sign, pro
         ]
     )
     worth[4] = sign * np.inf
-    found = find_best_candidate(shard, plan, update, sign)
+    found = find_best_fisher_candidate(shard, plan, update, sign)
     assert found.item == shard.ids[np.argmax(-sign * worth)]
     assert found.worth == pytest.approx(-sign * np.max(-sign * worth), rel=1e-7)
 
 
 def test_a_block_without_candidates_has_no_best():
     shard, _ = make_block(1)
-    start_candidates(shard, PLAN, np.eye(12), np.eye(12), shard.ids)
+    start_fisher_candidates(shard, PLAN, np.eye(12), np.eye(12), shard.ids)
     nothing = InverseUpdate(100, -1, np.zeros((12, 3)), np.zeros((12, 3)), np.zeros((3, 3)))
-    assert find_best_candidate(shard, PLAN, nothing, -1) is None
+    assert find_best_fisher_candidate(shard, PLAN, nothing, -1) is None
 
 
 def test_what_cannot_be_solved_for_is_refused():
     shard = Shard(np.arange(1), {"features": np.ones((1, 1))})
     plan = FisherPlan(regression=True, classes=1, dimension=1, scale=1.0)
-    start_candidates(shard, plan, np.eye(1), np.eye(1), shard.ids)
+    start_fisher_candidates(shard, plan, np.eye(1), np.eye(1), shard.ids)
     with pytest.raises(BadInput, match=ROUNDED):
-        find_best_candidate(shard, plan, None, 1)
+        find_best_fisher_candidate(shard, plan, None, 1)

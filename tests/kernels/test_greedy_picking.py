@@ -12,11 +12,11 @@ from labelwise.errors import BadInput
 from labelwise.kernels.loop import block_scores, picking
 from labelwise.kernels.loop.block_scores import (
     KEY,
-    choose_threshold,
+    choose_score_threshold,
     propose_rows,
-    sample_bounds,
-    start_block,
-    update_block,
+    sample_score_bounds,
+    start_scores,
+    update_block_scores,
 )
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.pool.blocks import LocalShards, Shard
@@ -113,13 +113,13 @@ def test_a_nan_score_is_refused_and_names_the_item():
 )
 def test_a_bar_is_reached_by_the_share_asked_for(bounds, share):
     wanted = max(round(share * len(bounds)), 1) if share < 1 else len(bounds)
-    bar = choose_threshold(bounds, share)
+    bar = choose_score_threshold(bounds, share)
     assert (bounds >= bar).sum() == wanted
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_rows_that_are_picked_reach_no_bar(share):
-    assert -np.inf < choose_threshold(np.full(3, -np.inf), share) < -1e300
+    assert -np.inf < choose_score_threshold(np.full(3, -np.inf), share) < -1e300
 
 
 def test_items_that_rounding_cannot_tell_apart_are_told_apart_however_many():
@@ -135,8 +135,8 @@ def a_block_that_heard_of(picks, rows):
     """A block of k_center with two picks counted in every row, and others that are new."""
     plan = K_CENTER.begin(in_blocks(rows, []), None, 0, 0)
     shard = Shard(np.arange(len(rows)), {"features": rows})
-    start_block(shard, K_CENTER, None, plan)
-    update_block(shard, K_CENTER, plan, {"features": rows[picks[:2]]}, picks[:2])
+    start_scores(shard, K_CENTER, None, plan)
+    update_block_scores(shard, K_CENTER, plan, {"features": rows[picks[:2]]}, picks[:2])
     distances = ((rows[:, None, :] - rows[picks][None, :, :]) ** 2).sum(axis=2)
     truth = distances.min(axis=1)
     truth[picks] = -np.inf
@@ -146,7 +146,7 @@ def a_block_that_heard_of(picks, rows):
 def test_every_stride_th_row_tells_its_present_score():
     rows = make_features(100, 4, 0)
     shard, plan, news, truth = a_block_that_heard_of(np.array([3, 7, 14, 15]), rows)
-    found = sample_bounds(shard, K_CENTER, plan, *news, 7)
+    found = sample_score_bounds(shard, K_CENTER, plan, *news, 7)
     np.testing.assert_allclose(found, truth[::7], rtol=1e-9)
     assert shard.state[KEY].seen.tolist() == [2 if i % 7 or i in (7, 14) else 4 for i in range(100)]
 
@@ -163,7 +163,7 @@ def test_a_block_proposes_the_rows_that_reach_the_bar_and_bounds_the_others(fetc
     rows = make_features(300, 4, 1)
     picks = np.random.default_rng(0).permutation(300)[:40]
     shard, plan, news, truth = a_block_that_heard_of(picks, rows)
-    sample_bounds(shard, K_CENTER, plan, *news, 100)
+    sample_score_bounds(shard, K_CENTER, plan, *news, 100)
     bar = float(np.sort(truth)[-20]) - 1e-9
     found, part = propose_rows(shard, K_CENTER, plan, bar), shard.state[KEY]
     assert found.ids.tolist() == np.flatnonzero(truth >= bar).tolist()

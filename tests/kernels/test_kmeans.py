@@ -8,7 +8,7 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import kmeans as module
-from labelwise.kernels.distance.kmeans import assign_rows, find_central_items, kmeans
+from labelwise.kernels.distance.kmeans import assign_to_centers, find_central_items, kmeans
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 
@@ -41,7 +41,7 @@ def test_an_empty_cluster_restarts_at_the_farthest_row():
     rows = np.array([[0.0], [0.1], [0.2], [10.0]])
     shards = LocalShards.of(features=rows)
     centres = np.array([[0.1], [500.0]])
-    sums, counts, _ = shards.sum(module._assign_block, module.read_features, centres)
+    sums, counts, _ = shards.sum(module._assign_kmeans_block, module.read_features, centres)
     moved = module._move_centers(shards, module.read_features, centres, sums, counts)
     assert counts.tolist() == [4.0, 0.0]
     assert moved[1, 0] == 10.0
@@ -65,7 +65,7 @@ def test_blocks_give_the_same_clusters():
 def test_assignment_in_chunks_matches_all_at_once(monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 10)
     rows, centres = make_features(300, 3), make_features(5, 3, 1)
-    labels, distances = assign_rows(rows, centres)
+    labels, distances = assign_to_centers(rows, centres)
     expected = ((rows[:, None] - centres[None]) ** 2).sum(axis=2)
     np.testing.assert_array_equal(labels, expected.argmin(axis=1))
     np.testing.assert_allclose(distances, expected.min(axis=1), atol=1e-10)

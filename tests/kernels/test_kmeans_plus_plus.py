@@ -122,9 +122,9 @@ def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     rows = (size * make_features(500, 4)).astype(np.float32)
     names, embed = split_embedding(rows)
     block = Shard(np.arange(500), names)
-    seeding.measure_norms(block, embed, 0, "largest")
+    seeding.measure_seeding_norms(block, embed, 0, "largest")
     norm = float((rows[7].astype(np.float64) ** 2).sum())
-    seeding.restart_block(block, embed, norm, np.array([7]), 0, 1)
+    seeding.restart_block_clocks(block, embed, norm, np.array([7]), 0, 1)
     distances = ((rows.astype(np.float64) - rows[7].astype(np.float64)) ** 2).sum(axis=1)
     rates = block.state[seeding.KEY].rates
     assert rates[7] == 0 and (np.delete(rates, 7) >= np.delete(distances, 7)).all()

@@ -246,8 +246,8 @@ def test_whitening_where_the_rows_are_is_that_of_the_host(kind, device):
     assert torch.is_tensor(there.transform) and there.transform.device == place.device
     assert there.rank == here.rank and there.fits_float32 and here.fits_float32
     np.testing.assert_allclose(there.amplification, here.amplification, rtol=1e-6)
-    expected = leverage.project_rows(shards, read_features, here, double=True)
-    found = leverage.project_rows(shards, read_features, there, double=True)
+    expected = leverage.compute_leverage(shards, read_features, here, double=True)
+    found = leverage.compute_leverage(shards, read_features, there, double=True)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 

@@ -14,9 +14,9 @@ from labelwise.kernels.information.mutual_information import (
     PickedLabels,
     extend_outcomes,
     float32_error,
-    gains_above,
     group_outcomes,
     information_gains,
+    information_gains_above,
     join_outcomes,
     prior_outcome,
 )
@@ -242,7 +242,7 @@ def test_gains_above_a_mark_are_exact_and_others_are_left_out(quantile, library)
     gains = information_gains(members, outcomes)
     least = np.quantile(gains, quantile) - 1e-9
     there = library.asarray(members)
-    found = gains_above(there, group_outcomes(outcomes, 40, 5), least, precise=True)
+    found = information_gains_above(there, group_outcomes(outcomes, 40, 5), least, precise=True)
     np.testing.assert_allclose(found[gains >= least], gains[gains >= least], atol=1e-12)
     measured = np.isfinite(found)
     np.testing.assert_allclose(found[measured], gains[measured], atol=1e-12)

@@ -8,7 +8,7 @@ import pytest
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.distance import farthest
 from labelwise.kernels.loop.picking import pick_greedily
-from labelwise.kernels.loop.scan import count_certain
+from labelwise.kernels.loop.scan import count_certain_picks
 from labelwise.kernels.placement import count_resident_bytes, find_placement, join_resident_blocks
 from labelwise.kernels.sparse import greedy_ahead
 from labelwise.kernels.sparse.greedy import GreedyPursuit
@@ -140,9 +140,9 @@ def test_a_row_that_overflows_is_refused_ahead():
 
 
 def test_only_what_comes_before_the_first_doubt_is_certain():
-    assert count_certain(np.array([True, True, False, True])) == 2
-    assert count_certain(np.array([True, True])) == 2
-    assert count_certain(np.array([False, True])) == 0
+    assert count_certain_picks(np.array([True, True, False, True])) == 2
+    assert count_certain_picks(np.array([True, True])) == 2
+    assert count_certain_picks(np.array([False, True])) == 0
 
 
 def test_only_tensors_that_are_not_read_anew_count_as_staying_on_a_device():

@@ -9,7 +9,7 @@ from labelwise.errors import BadInput
 from labelwise.kernels.distance.embedding import Factored, concat_embeddings
 from labelwise.kernels.pseudo_gradients import (
     PseudoLabels,
-    check_labels,
+    check_gradient_labels,
     labelled_gradient,
     pseudo_gradients,
 )
@@ -131,7 +131,7 @@ def test_several_models_are_refused(name):
 )
 def test_refuses_labels_that_are_no_classes_of_the_labelled_items(labels, words):
     with pytest.raises(BadInput, match=words):
-        check_labels(labels, 3, 2, regression=False)
+        check_gradient_labels(labels, 3, 2, regression=False)
 
 
 def test_refuses_settings_that_make_no_sense():

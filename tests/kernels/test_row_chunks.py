@@ -10,10 +10,10 @@ from labelwise.arrays import to_numpy
 from labelwise.kernels.linear import row_chunks
 from labelwise.kernels.linear.row_chunks import (
     CHUNK,
-    iterate_chunks,
+    iterate_row_chunks,
     multiply_chunks,
     scratch_buffer,
-    squared_lengths,
+    squared_row_lengths,
 )
 
 
@@ -23,7 +23,7 @@ from labelwise.kernels.linear.row_chunks import (
 def test_chunks_are_the_rows_in_order_and_none_is_tiny(n, d, dtype, double):
     rows = (8 * np.random.default_rng(2).standard_normal((n, d))).astype(dtype)
     starts, parts = [], []
-    for start, part in iterate_chunks(rows, double=double):
+    for start, part in iterate_row_chunks(rows, double=double):
         starts.append(start)
         parts.append(part.copy())
     sizes = [len(part) for part in parts]
@@ -60,7 +60,7 @@ def test_lengths_are_those_of_rows_in_any_order(order, dtype):
     rows = (
         np.random.default_rng(4).standard_normal((50, 7)) * 10.0 ** -np.arange(0, 25, 0.5)[:, None]
     )
-    found = squared_lengths(np.asarray(rows, dtype=dtype, order=order))
+    found = squared_row_lengths(np.asarray(rows, dtype=dtype, order=order))
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, (rows**2).sum(axis=1), rtol=1e-6)
 

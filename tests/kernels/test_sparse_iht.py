@@ -5,7 +5,7 @@ import pytest
 
 from labelwise.kernels.sparse.iht import run_thresholding
 from labelwise.kernels.sparse.label_gradients import LabelLaw
-from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
+from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_sparse_problem
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.kernels.sparse_twin import make_members, make_rows, shards_of
 
@@ -34,7 +34,7 @@ def test_tensors_are_thresholded_like_arrays(make, debias_steps, device):
         array[300:320] = array[:20]
     terms = ObjectiveTerms(alpha=1e-3, beta=1e-4)
     defaults = {"last_layer": (0.0, 0.0), "bayesian": (0.0, 0.0)}
-    problem = pose_problem(shards_of(rows), 30, LabelLaw(temperature=2.0), terms, defaults)
+    problem = pose_sparse_problem(shards_of(rows), 30, LabelLaw(temperature=2.0), terms, defaults)
     options = {"debias_steps": debias_steps}
     expected, made = run_thresholding(shards_of(rows, 2), problem, 25, **options)
     place = torch.empty(0, dtype=torch.float64, device=device)

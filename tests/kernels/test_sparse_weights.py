@@ -11,11 +11,15 @@ from scipy.optimize import minimize_scalar, nnls
 from labelwise.kernels.sparse.greedy import GainRule, greedy_scores
 from labelwise.kernels.sparse.iht import projection_scores
 from labelwise.kernels.sparse.label_gradients import LabelLaw
-from labelwise.kernels.sparse.problem import ObjectiveTerms, compute_vectors, pose_problem
+from labelwise.kernels.sparse.problem import (
+    ObjectiveTerms,
+    compute_vectors,
+    pose_sparse_problem,
+)
 from labelwise.kernels.sparse.weights import (
     WeightFit,
-    debias,
-    debias_and_clip,
+    debias_and_clip_weights,
+    debias_weights,
     divide_or_zero,
     solve_best_weights,
     solve_nonnegative_least_squares,
@@ -27,7 +31,7 @@ def small_fit(seed, beta=0.3, items=8):
     """A fit on the first items of a pool, and ``f1`` there from the dense vectors."""
     rows = make_rows(30, 4, 3, seed)
     shards, ids = shards_of(rows), np.arange(items)
-    problem = pose_problem(
+    problem = pose_sparse_problem(
         shards,
         items,
         LabelLaw(temperature=2.0),
@@ -58,7 +62,7 @@ def test_debias_goes_to_the_lowest_point_along_the_gradient(seed):
     w = np.random.default_rng(seed).random(8)
     u = fit.gradient(w)
     best = minimize_scalar(lambda mu: f1(w - mu * u))
-    found = debias(fit, w)
+    found = debias_weights(fit, w)
     np.testing.assert_allclose(found, w - best.x * u, rtol=1e-5, atol=1e-7)
     for other in (best.x * 0.99, best.x * 1.01, best.x):
         assert f1(found) <= f1(w - other * u) + 1e-15
@@ -76,7 +80,7 @@ def test_debias_never_raises_the_objective(beta):
         w = 3 * np.random.default_rng(seed).normal(size=8)
         values = [f1(w)]
         for _ in range(5):
-            w = debias(fit, w)
+            w = debias_weights(fit, w)
             values.append(f1(w))
         assert all(new < old for old, new in pairwise(values))
 
@@ -84,9 +88,9 @@ def test_debias_never_raises_the_objective(beta):
 def test_clipped_debias_keeps_weights_from_going_negative():
     fit, _, _, _ = small_fit(1)
     start = np.array([-5.0, *np.ones(7)])
-    assert debias_and_clip(fit, start, 0).tolist() == [0.0, *np.ones(7)]
-    twice = np.maximum(debias(fit, np.maximum(debias(fit, start), 0)), 0)
-    np.testing.assert_array_equal(debias_and_clip(fit, start, 2), twice)
+    assert debias_and_clip_weights(fit, start, 0).tolist() == [0.0, *np.ones(7)]
+    twice = np.maximum(debias_weights(fit, np.maximum(debias_weights(fit, start), 0)), 0)
+    np.testing.assert_array_equal(debias_and_clip_weights(fit, start, 2), twice)
 
 
 @pytest.mark.parametrize("beta", [0.0, 1e-6, 0.5])

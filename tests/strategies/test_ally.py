@@ -11,7 +11,7 @@ from labelwise.kernels.distance.kmeans import kmeans
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import take_rows
 from labelwise.selection.run import select as run_select
-from labelwise.strategies.ally import DIVERSITIES, STRATEGY, pick_equal_shares
+from labelwise.strategies.ally import DIVERSITIES, STRATEGY, pick_cluster_shares
 from tests.conftest import make_features
 
 KINDS = list(DIVERSITIES)
@@ -45,7 +45,7 @@ def slow_shares(labels, budget):
 def test_shares_are_those_of_the_slow_scan(data):
     labels = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=30))
     budget = data.draw(st.integers(len(set(labels)), len(labels)))
-    picks, info = pick_equal_shares(np.array(labels), budget)
+    picks, info = pick_cluster_shares(np.array(labels), budget)
     assert picks.tolist() == slow_shares(labels, budget)
     assert len(set(picks.tolist())) == budget == sum(info["shares"])
     sizes = np.unique(labels, return_counts=True)[1]

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 import labelwise
-from labelwise.strategies.badge import compute_gradients
+from labelwise.strategies.badge import compute_badge_gradients
 from tests.conftest import make_features, make_probabilities
 
 
@@ -20,7 +20,7 @@ def dense_gradients(features, probabilities):
 
 def test_gradients_are_those_of_the_predicted_label():
     features, probabilities = make_features(30, 4), make_probabilities(30, 3)
-    rows = compute_gradients({"features": features, "probabilities": probabilities})
+    rows = compute_badge_gradients({"features": features, "probabilities": probabilities})
     np.testing.assert_allclose(rows.dense(), dense_gradients(features, probabilities), atol=1e-15)
 
 

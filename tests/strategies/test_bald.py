@@ -6,7 +6,7 @@ import torch
 
 from labelwise.pool.blocks import LocalShards
 from labelwise.selection.run import select
-from labelwise.strategies.bald import STRATEGY, score_information
+from labelwise.strategies.bald import STRATEGY, score_bald
 
 
 def make_members(n, size=6, classes=4, seed=0):
@@ -26,7 +26,7 @@ def slow_bald(members):
 @pytest.mark.parametrize("library", [np, torch])
 def test_scores_are_the_mutual_information_of_label_and_member(library):
     members = make_members(50)
-    found = score_information({"member_probabilities": library.asarray(members)}, None)
+    found = score_bald({"member_probabilities": library.asarray(members)}, None)
     np.testing.assert_allclose(found, slow_bald(members), atol=1e-12)
 
 
@@ -58,8 +58,6 @@ def test_a_single_member_leaves_only_the_ids_to_decide():
 
 def test_float32_probabilities_are_measured_in_float64():
     members = make_members(50).astype(np.float32)
-    found = score_information({"member_probabilities": members}, None)
+    found = score_bald({"member_probabilities": members}, None)
     again = members.astype(np.float64)
-    np.testing.assert_allclose(
-        found, score_information({"member_probabilities": again}, None), atol=1e-13
-    )
+    np.testing.assert_allclose(found, score_bald({"member_probabilities": again}, None), atol=1e-13)

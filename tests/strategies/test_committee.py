@@ -9,7 +9,7 @@ import labelwise
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
 from labelwise.strategies import bald
-from labelwise.strategies.committee import STRATEGY, score_disagreement
+from labelwise.strategies.committee import STRATEGY, score_committee
 
 
 def make_members(n, size=6, classes=4, seed=0):
@@ -31,16 +31,14 @@ def slow_vote_entropy(votes):
 def test_the_divergence_from_the_mean_is_the_score_of_bald(library):
     members = make_members(40)
     rows = {"member_probabilities": library.asarray(members)}
-    np.testing.assert_allclose(score_disagreement(rows, None), slow_divergence(members), atol=1e-12)
-    np.testing.assert_allclose(
-        score_disagreement(rows, None), bald.score_information(rows, None), atol=1e-15
-    )
+    np.testing.assert_allclose(score_committee(rows, None), slow_divergence(members), atol=1e-12)
+    np.testing.assert_allclose(score_committee(rows, None), bald.score_bald(rows, None), atol=1e-15)
 
 
 def test_several_models_probabilities_are_members():
     members = make_members(40)
     listed = [members[:, model] for model in range(6)]
-    found = score_disagreement({"probabilities": listed}, None)
+    found = score_committee({"probabilities": listed}, None)
     np.testing.assert_allclose(found, slow_divergence(members), atol=1e-12)
 
 
@@ -50,13 +48,11 @@ def test_vote_entropy_counts_the_votes(size):
     votes = members.argmax(axis=2)
     expected = slow_vote_entropy(votes)
     probabilities = {"member_probabilities": members}
-    found = score_disagreement(probabilities, None, disagreement="vote_entropy")
+    found = score_committee(probabilities, None, disagreement="vote_entropy")
     np.testing.assert_allclose(found, expected, atol=1e-14)
-    np.testing.assert_allclose(
-        score_disagreement({"member_votes": votes}, None), expected, atol=1e-14
-    )
+    np.testing.assert_allclose(score_committee({"member_votes": votes}, None), expected, atol=1e-14)
     tensor = {"member_votes": torch.asarray(votes)}
-    np.testing.assert_allclose(score_disagreement(tensor, None), expected, atol=1e-14)
+    np.testing.assert_allclose(score_committee(tensor, None), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("library", [np, torch])
@@ -65,7 +61,7 @@ def test_regression_picks_by_the_variance_over_models(library):
     outputs = [generator.normal(size=(30, 2)) for _ in range(4)]
     expected = np.stack(outputs).var(axis=0).sum(axis=1)
     rows = {"outputs": [library.asarray(part) for part in outputs]}
-    np.testing.assert_allclose(score_disagreement(rows, None), expected, rtol=1e-12)
+    np.testing.assert_allclose(score_committee(rows, None), expected, rtol=1e-12)
     selection = select(STRATEGY, LocalShards.of(**rows), 5)
     assert selection.ids.tolist() == np.argsort(-expected)[:5].tolist()
 
@@ -73,7 +69,7 @@ def test_regression_picks_by_the_variance_over_models(library):
 def test_votes_that_are_values_are_scored_by_their_variance():
     votes = np.random.default_rng(0).normal(size=(30, 5))
     np.testing.assert_allclose(
-        score_disagreement({"member_votes": votes}, None), votes.var(axis=1), rtol=1e-12
+        score_committee({"member_votes": votes}, None), votes.var(axis=1), rtol=1e-12
     )
 
 

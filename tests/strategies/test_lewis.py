@@ -5,7 +5,11 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.draws import draw_until_distinct, find_heaviest, solve_poisson_rate
+from labelwise.kernels.linear.draws import (
+    draw_until_distinct,
+    find_heaviest_weights,
+    solve_poisson_rate,
+)
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import take_rows
 from labelwise.selection.run import select
@@ -93,7 +97,7 @@ def test_poisson_keeps_the_budget_on_average_and_weighs_by_the_inverse_chance():
         assert selection.counts is None and selection.info["draws"] == len(selection)
     assert np.mean(sizes) == pytest.approx(40, abs=3 * np.std(sizes) / np.sqrt(300))
     scores = slow_weights(rows, 2.0)
-    rate = solve_poisson_rate([find_heaviest(scores, 40)], 40)
+    rate = solve_poisson_rate([find_heaviest_weights(scores, 40)], 40)
     chances = np.minimum(1, rate * scores)
     np.testing.assert_allclose(selection.weights, 1 / chances[selection.ids], rtol=1e-6)
 

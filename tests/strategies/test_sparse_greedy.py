@@ -25,7 +25,7 @@ def picked(rows, budget, blocks=1, order=None, **options):
 def route(request, monkeypatch):
     """Both ways to get the products with the residual."""
     if request.param == "anew":
-        monkeypatch.setattr(pursuit, "limit_columns", lambda problem: 0)
+        monkeypatch.setattr(pursuit, "limit_pursuit_columns", lambda problem: 0)
     return request.param
 
 
@@ -154,17 +154,17 @@ def test_a_residual_that_has_almost_vanished_is_computed_anew(monkeypatch):
     rows = {name: array.astype(np.float32) for name, array in make_rows(150, 8, 4).items()}
     options = {"alpha": 0.0, "beta": 0.0, "gain": "exact", "debias_steps": 300}
     kept = []
-    original = pursuit.GreedyPursuit._update_residual
+    original = pursuit.GreedyPursuit._update_pursuit_residual
 
     def watched(self):
         kept.append(original(self))
         return kept[-1]
 
-    monkeypatch.setattr(pursuit.GreedyPursuit, "_update_residual", watched)
+    monkeypatch.setattr(pursuit.GreedyPursuit, "_update_pursuit_residual", watched)
     selection = picked(rows, 40, **options)
     assert kept[0].matrix is None
     assert kept[-1].matrix is not None
-    monkeypatch.setattr(pursuit, "limit_columns", lambda problem: 0)
+    monkeypatch.setattr(pursuit, "limit_pursuit_columns", lambda problem: 0)
     assert selection.ids.tolist() == picked(rows, 40, **options).ids.tolist()
 
 

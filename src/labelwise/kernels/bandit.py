@@ -64,13 +64,13 @@ def arm_probabilities(
     bound = math.sqrt(math.log(count / delta) / count)
     logs = np.zeros(count)  # weights would overflow after many rounds
     for number, past in enumerate(rounds):
-        arm, probability, reward = _check_round(past, number, arms)
+        arm, probability, reward = _check_bandit_round(past, number, arms)
         logs[arm] += least / 2 * (reward + bound / probability)
     weights = np.exp(logs - logs.max())
     return np.asarray((1 - count * least) * weights / weights.sum() + least)
 
 
-def _check_round(
+def _check_bandit_round(
     past: Mapping[str, Json], number: int, arms: Sequence[str]
 ) -> tuple[int, float, float]:
     """Position, probability and reward of the arm of a past round."""

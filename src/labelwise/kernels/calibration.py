@@ -45,31 +45,31 @@ def calibrate_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
         >>> calibrate_temperature(logits, [0, 0, 1, 1]) > 1  # 3 of 4 right, not 98 %
         True
     """
-    scores, classes = _check_inputs(to_numpy(logits), to_numpy(labels))
+    scores, classes = _check_logits_and_labels(to_numpy(logits), to_numpy(labels))
     scores = scores - scores.max(axis=1, keepdims=True)
     if not scores.any():
         return 1.0
     coldest, hottest = 1 / COLDEST, 1 / HOTTEST
-    if _differentiate_likelihood(coldest, scores, classes) <= 0:
+    if _differentiate_by_temperature(coldest, scores, classes) <= 0:
         return COLDEST
-    if _differentiate_likelihood(hottest, scores, classes) >= 0:
+    if _differentiate_by_temperature(hottest, scores, classes) >= 0:
         return HOTTEST
     from scipy.optimize import brentq  # takes a quarter of a second to import
 
     inverse = brentq(
-        _differentiate_likelihood, hottest, coldest, args=(scores, classes), xtol=1e-12
+        _differentiate_by_temperature, hottest, coldest, args=(scores, classes), xtol=1e-12
     )
     return float(1 / inverse)
 
 
-def _differentiate_likelihood(inverse: float, scores: Floats, classes: Ids) -> float:
+def _differentiate_by_temperature(inverse: float, scores: Floats, classes: Ids) -> float:
     """The derivative of the mean negative log-likelihood with respect to ``1 / T``."""
     powers = np.exp(inverse * scores)
     expected = np.vecdot(powers, scores) / powers.sum(axis=1)
     return float(np.mean(expected - scores[np.arange(len(scores)), classes]))
 
 
-def _check_inputs(scores: HostArray, classes: HostArray) -> tuple[Floats, Ids]:
+def _check_logits_and_labels(scores: HostArray, classes: HostArray) -> tuple[Floats, Ids]:
     if scores.ndim != 2 or not scores.size:
         raise BadInput(f"logits must be (items, classes), not empty; got shape {scores.shape}")
     if classes.shape != scores.shape[:1]:

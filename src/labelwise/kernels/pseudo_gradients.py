@@ -58,7 +58,7 @@ class PseudoLabels(NamedTuple):
         return self
 
 
-def get_single_array(rows: Rows, name: str) -> Array:
+def get_single_model(rows: Rows, name: str) -> Array:
     """A representation of one model; a list of several is rejected."""
     value = rows[name]
     if isinstance(value, list | tuple):
@@ -82,9 +82,9 @@ def pseudo_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Fac
     if "outputs" in rows:
         residuals = _compute_output_residuals(rows["outputs"], ids, pseudo)
     else:
-        probabilities = get_single_array(rows, "probabilities")
-        residuals = subtract_one_hot(probabilities, _choose_classes(probabilities, ids, pseudo))
-    return _iterate_gradients(residuals, rows, pseudo.bias)
+        probabilities = get_single_model(rows, "probabilities")
+        residuals = subtract_one_hot(probabilities, _pseudo_labels(probabilities, ids, pseudo))
+    return _layer_gradients(residuals, rows, pseudo.bias)
 
 
 def labelled_gradient(labelled: Rows, labels: Labels, bias: bool) -> Floats:
@@ -98,19 +98,19 @@ def labelled_gradient(labelled: Rows, labels: Labels, bias: bool) -> Floats:
     [[-0.5, 0.0], [0.5, 0.0]]
     """
     total: Array = 0.0
-    for rows in _iterate_gradients(_compute_labelled_residuals(labelled, labels), labelled, bias):
+    for rows in _layer_gradients(_compute_labelled_residuals(labelled, labels), labelled, bias):
         xp = namespace(rows.h)
         total = total + to_numpy(xp.matmul(xp.matrix_transpose(rows.a), rows.h))
     return np.asarray(total)
 
 
-def _iterate_gradients(residuals: Array, rows: Rows, bias: bool) -> Iterator[Factored]:
-    for a, h in iterate_float64_chunks(residuals, get_single_array(rows, "features")):
+def _layer_gradients(residuals: Array, rows: Rows, bias: bool) -> Iterator[Factored]:
+    for a, h in iterate_float64_chunks(residuals, get_single_model(rows, "features")):
         xp = namespace(h)
         yield Factored(a, xp.concat([h, xp.ones_like(h[:, :1])], axis=1) if bias else h)
 
 
-def _choose_classes(probabilities: Array, ids: Ids, pseudo: PseudoLabels) -> Array:
+def _pseudo_labels(probabilities: Array, ids: Ids, pseudo: PseudoLabels) -> Array:
     if pseudo.kind == "argmax":
         return namespace(probabilities).argmax(probabilities, axis=1)
     # On the host, so that every array library draws the same.
@@ -149,14 +149,14 @@ def _compute_labelled_residuals(labelled: Rows, labels: Labels) -> Array:
         outputs = labelled["outputs"]
         given = float64(outputs[0] if isinstance(outputs, list | tuple) else outputs)
     else:
-        given = get_single_array(labelled, "probabilities")
+        given = get_single_model(labelled, "probabilities")
     values = np.asarray(to_numpy(labels))
     if regression:
         return given - like(values.reshape(given.shape), given, dtype=given.dtype)
     return subtract_one_hot(given, like(values.astype(np.int64), given))
 
 
-def check_labels(labels: Labels, count: int, width: int, *, regression: bool) -> None:
+def check_gradient_labels(labels: Labels, count: int, width: int, *, regression: bool) -> None:
     """Reject labels that do not fit the labelled items."""
     if labels is None:
         raise BadInput(

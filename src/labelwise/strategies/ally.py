@@ -113,7 +113,7 @@ def choose_ally_batch(
     ... ).ids.tolist()
     [1, 0]
     """
-    pool = _rank_items(shards)
+    pool = _rank_by_duals(shards)
     options = AllyOptions(budget if clusters is None else clusters, rounds, candidates, seed)
     picks, info = DIVERSITIES[diversity](shards, labelled, pool, budget, options)
     return Choice(pool.ids[picks], scores=pool.duals[picks], info=info)
@@ -133,7 +133,7 @@ def check_ally_job(job: Job) -> None:
     check_integer("candidates", options["candidates"], 1)
 
 
-def _rank_items(shards: Shards) -> RankedItems:
+def _rank_by_duals(shards: Shards) -> RankedItems:
     """All items by descending dual; equal ones by id."""
     duals = np.concatenate(shards.map(_read_duals))
     order = largest(comparable(duals), len(duals), shards.ids)
@@ -151,29 +151,29 @@ def _read_duals(shard: Shard) -> Floats:
     return values
 
 
-def _pick_highest(
+def _pick_highest_duals(
     shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     return np.arange(budget), {}
 
 
-def _pick_from_clusters(
+def _pick_duals_from_clusters(
     shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     """Pick the best of every cluster, in equal shares."""
     if options.clusters == 1:
-        return pick_equal_shares(np.zeros(len(pool.ids), dtype=np.int64), budget)
+        return pick_cluster_shares(np.zeros(len(pool.ids), dtype=np.int64), budget)
     found = kmeans(shards, options.clusters, options.seed, rounds=options.rounds)
-    return pick_equal_shares(found.labels[pool.positions], budget)
+    return pick_cluster_shares(found.labels[pool.positions], budget)
 
 
-def pick_equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
+def pick_cluster_shares(labels: NDArray[np.int64], budget: int) -> Picks:
     """Take the best items until the shares of their clusters are used, then the best of the rest.
 
     Shares are over the clusters that have items: duplicates in the pool can leave others empty.
     ``labels`` ``(n,)`` has the cluster of every item, best item first.
 
-    >>> picks, info = pick_equal_shares(np.array([0, 0, 1, 1, 1]), 3)
+    >>> picks, info = pick_cluster_shares(np.array([0, 0, 1, 1, 1]), 3)
     >>> picks.tolist(), info["shares"]
     ([0, 1, 2], [2, 1])
     """
@@ -195,7 +195,7 @@ def pick_equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
     return picks, info
 
 
-def _pick_farthest(
+def _pick_farthest_duals(
     shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     """Pick farthest first among the best."""
@@ -216,14 +216,14 @@ def _draw_by_duals(
     return np.lexsort((np.arange(len(waits)), waits))[:budget], {}
 
 
-def _draw_apart(
+def _draw_duals_apart(
     shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     """Draw one by one, by the dual times the squared distance to the nearest pick."""
     read, drawn = move_near_origin(shards, read_features), list[int]()
     center: Array | None = None
     while len(drawn) < budget:
-        wait, item = min(shards.map(_find_next, read, center, options.seed, len(drawn)))
+        wait, item = min(shards.map(_find_next_dual, read, center, options.seed, len(drawn)))
         if not np.isfinite(wait):
             break
         drawn.append(item)
@@ -236,7 +236,7 @@ def _draw_apart(
     return np.concatenate([picks, rest]), {"filled": len(rest)}
 
 
-def _find_next(
+def _find_next_dual(
     shard: Shard, read: MovedReader, center: Array | None, seed: int, pick: int
 ) -> tuple[float, int]:
     """The shortest waiting time of a block, and its item."""
@@ -247,13 +247,13 @@ def _find_next(
         rates = duals
         shard.state[KEY] = np.full(len(shard), np.inf)
     else:
-        rates = duals * _update_nearest(shard, read(shard.rows), center)
+        rates = duals * _update_nearest_pick(shard, read(shard.rows), center)
     waits = waiting_times(seed, (NOISE_STREAM, pick), rates, shard.ids)
     best = np.lexsort((shard.ids, waits))[0]
     return float(waits[best]), int(shard.ids[best])
 
 
-def _update_nearest(shard: Shard, rows: Array, center: Array) -> Floats:
+def _update_nearest_pick(shard: Shard, rows: Array, center: Array) -> Floats:
     """Squared distance to the nearest pick, ``(n,)``; 0 where it is within rounding."""
     distances = to_numpy(squared_distances(rows, center)[:, 0]).astype(np.float64)
     norms = to_numpy(squared_norms(rows)).astype(np.float64)
@@ -264,11 +264,11 @@ def _update_nearest(shard: Shard, rows: Array, center: Array) -> Floats:
 
 
 DIVERSITIES: dict[str, Callable[..., Picks]] = {
-    "kmeans": _pick_from_clusters,
-    "k_center": _pick_farthest,
-    "kmeans++": _draw_apart,
+    "kmeans": _pick_duals_from_clusters,
+    "k_center": _pick_farthest_duals,
+    "kmeans++": _draw_duals_apart,
     "noise": _draw_by_duals,
-    "none": _pick_highest,
+    "none": _pick_highest_duals,
 }
 
 

@@ -32,12 +32,12 @@ from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 def choose_badge_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
     """Draw the batch; labelled items are not used."""
     ids, distances = draw_kmeans_plus_plus(
-        shards, compute_gradients, budget, seed, first="largest", name="badge"
+        shards, compute_badge_gradients, budget, seed, first="largest", name="badge"
     )
     return Choice(ids, scores=distances)
 
 
-def compute_gradients(rows: Rows) -> Factored:
+def compute_badge_gradients(rows: Rows) -> Factored:
     """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``.
 
     ``a`` holds the probabilities, with 1 subtracted from the highest of each row (the first of

@@ -48,12 +48,12 @@ from labelwise.kernels.information.fisher import (
     BestCandidate,
     FisherPlan,
     InverseUpdate,
-    find_best_candidate,
-    find_directions,
+    find_best_fisher_candidate,
+    find_feature_directions,
     fisher_roots,
     iterate_chunks,
-    start_candidates,
-    sum_block_information,
+    start_fisher_candidates,
+    sum_fisher_information,
 )
 from labelwise.kernels.scaling import find_scale
 from labelwise.pool.blocks import LocalShards, Shard, Shards, drop_state
@@ -98,22 +98,22 @@ def choose_bait_batch(
             over the pool; None for the features as they are.
         memory_gib: limit for the matrices, and for what all candidates keep.
     """
-    plan = _make_plan(shards, labelled, budget, task, directions)
+    plan = _make_fisher_plan(shards, labelled, budget, task, directions)
     count = len(shards) if candidates is None else min(candidates, len(shards))
     ids = shards.ids
     chosen = np.sort(ids[largest(row_noise(seed, ids, NOISE_STREAM), count, ids)])
-    plan, fisher = _mean_fisher(shards, labelled, plan)
-    recompute = partial(_invert_information, plan, ridge, labelled, budget)
+    plan, fisher = _average_fisher(shards, labelled, plan)
+    recompute = partial(_invert_fisher_information, plan, ridge, labelled, budget)
     inverse = recompute(None)
     before = float(np.vdot(inverse, fisher))
-    _check_ridge(ridge, before, fisher)
-    added, gains = _move_items(
+    _check_bait_ridge(ridge, before, fisher)
+    added, gains = _add_or_remove_items(
         shards, plan, fisher, inverse, recompute, chosen, min(2 * budget, count), -1
     )
     # The removals see the added items only, which fit in memory.
     picked = LocalShards([Shard(added, shards.rows(added))])
     inverse = recompute(picked.rows(added))
-    dropped, _ = _move_items(
+    dropped, _ = _add_or_remove_items(
         picked, plan, fisher, inverse, recompute, added, len(added) - budget, 1
     )
     kept = ~np.isin(added, dropped)
@@ -126,7 +126,7 @@ def choose_bait_batch(
     return Choice(added[kept], scores=gains[kept], info=info)
 
 
-def _make_plan(
+def _make_fisher_plan(
     shards: Shards, labelled: Rows | None, budget: int, task: str, directions: int | None
 ) -> FisherPlan:
     rows = shards.rows(shards.ids[:1])
@@ -135,26 +135,26 @@ def _make_plan(
     known = 0 if labelled is None else len(labelled["features"])
     scale = math.sqrt(budget / (known + budget))
     width = int(rows["features"].shape[1])
-    basis = None if directions is None else find_directions(shards, directions)
+    basis = None if directions is None else find_feature_directions(shards, directions)
     width = width if basis is None else basis.shape[1]
     return FisherPlan(regression, int(classes), width, scale, directions=basis)
 
 
-def _mean_fisher(
+def _average_fisher(
     shards: Shards, labelled: Rows | None, plan: FisherPlan
 ) -> tuple[FisherPlan, Floats]:
     """``F`` over all items including labelled ones, ``(K d, K d)``, and the plan with its unit.
 
     Features times a number, and the ridge times its square, are the same problem.
     """
-    fisher = shards.sum(sum_block_information, plan)
+    fisher = shards.sum(sum_fisher_information, plan)
     unit = find_scale(shards, float(np.trace(fisher)) / len(shards))
     if unit != 1:
         plan = plan._replace(unit=unit)
-        fisher = shards.sum(sum_block_information, plan)
+        fisher = shards.sum(sum_fisher_information, plan)
     known = 0 if labelled is None else len(labelled["features"])
     if labelled is not None and known:
-        fisher += sum_block_information(Shard(np.arange(known), labelled), plan)
+        fisher += sum_fisher_information(Shard(np.arange(known), labelled), plan)
     return plan, fisher / (len(shards) + known)
 
 
@@ -174,7 +174,7 @@ def check_bait_job(job: Job) -> None:
         )
     count = job.items if candidates is None else min(candidates, job.items)
     classes = job.width("probabilities") if given and task != "regression" else 1
-    size = classes * _count_directions(job)
+    size = classes * _count_bait_directions(job)
     projected = size // classes + classes if size < classes * job.width() else 0
     matrices, kept = 4 * size**2 * 8 / 2**30, count * (2 * classes**2 + projected) * 8 / 2**30
     if matrices > memory_gib:
@@ -189,11 +189,11 @@ def check_bait_job(job: Job) -> None:
         )
 
 
-def _count_directions(job: Job) -> int:
+def _count_bait_directions(job: Job) -> int:
     return min(job.width(), job.options["directions"] or job.width())
 
 
-def _invert_information(
+def _invert_fisher_information(
     plan: FisherPlan, ridge: float, labelled: Rows | None, budget: int, picked: Rows | None
 ) -> Floats:
     """The inverse of ``M`` with the given picks, from its definition."""
@@ -206,14 +206,14 @@ def _invert_information(
     total = ridge * unit
     for rows in seen:
         share = (1 if rows is labelled else budget) / (known + budget)
-        total += share * sum_block_information(Shard(np.arange(len(rows["features"])), rows), plan)
+        total += share * sum_fisher_information(Shard(np.arange(len(rows["features"])), rows), plan)
     try:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(total), unit))
     except np.linalg.LinAlgError as error:
         raise BadInput(ROUNDED) from error
 
 
-def _check_ridge(ridge: float, before: float, fisher: Floats) -> None:
+def _check_bait_ridge(ridge: float, before: float, fisher: Floats) -> None:
     """Reject a ridge with which rounding would decide; ``before`` is the initial objective."""
     if before > LARGEST:
         enough = 1.1 * ridge * before / LARGEST
@@ -229,7 +229,7 @@ def _check_ridge(ridge: float, before: float, fisher: Floats) -> None:
         )
 
 
-def _move_items(
+def _add_or_remove_items(
     shards: Shards,
     plan: FisherPlan,
     fisher: Floats,
@@ -244,40 +244,42 @@ def _move_items(
     Once the candidates' matrices have lost too many digits, everything is recomputed.
     """
     if steps:
-        shards.map(start_candidates, plan, inverse, inverse @ fisher @ inverse, chosen)
+        shards.map(start_fisher_candidates, plan, inverse, inverse @ fisher @ inverse, chosen)
     update: InverseUpdate | None = None
     ids: list[int] = []
     worths, first = [], 0.0
     for step in range(steps):
         shards.progress("bait", step, steps)
-        best = _find_best(shards, plan, update, sign)
+        best = _find_best_bait_item(shards, plan, update, sign)
         # The matrices have shrunk so far that four digits are lost: start again from the picks.
         if sign < 0 and best.size < RECOMPUTED * first:
             picks = np.array(ids, dtype=np.int64)
             inverse[:] = recompute(shards.rows(picks))
             left = np.setdiff1d(chosen, picks)
-            shards.map(start_candidates, plan, inverse, inverse @ fisher @ inverse, left)
-            best, first = _find_best(shards, plan, None, sign), 0.0
+            shards.map(start_fisher_candidates, plan, inverse, inverse @ fisher @ inverse, left)
+            best, first = _find_best_bait_item(shards, plan, None, sign), 0.0
         first = first or best.size
         ids.append(best.item)
         worths.append(best.worth)
-        update = _update_inverse(shards, plan, best.item, fisher, inverse, sign)
+        update = _update_fisher_inverse(shards, plan, best.item, fisher, inverse, sign)
     shards.map(drop_state, KEY)
     return np.array(ids, dtype=np.int64), np.array(worths, dtype=np.float64)
 
 
-def _find_best(
+def _find_best_bait_item(
     shards: Shards, plan: FisherPlan, update: InverseUpdate | None, sign: int
 ) -> BestCandidate:
     """Update all blocks and find the best candidate."""
     found = [
-        best for best in shards.map(find_best_candidate, plan, update, sign) if best is not None
+        best
+        for best in shards.map(find_best_fisher_candidate, plan, update, sign)
+        if best is not None
     ]
     best = min(found, key=lambda best: (sign * best.worth, -sign * best.item))
     return best._replace(size=max(part.size for part in found))
 
 
-def _update_inverse(
+def _update_fisher_inverse(
     shards: Shards, plan: FisherPlan, item: int, fisher: Floats, inverse: Floats, sign: int
 ) -> InverseUpdate:
     """The update by one item; the inverse is updated in place."""
@@ -300,7 +302,7 @@ def _update_inverse(
 
 def estimate_bait_cost(job: Job) -> Cost:
     """A pass per added item, unless projected features are kept; removed items are in memory."""
-    classes, width = max(job.width("probabilities"), 1), _count_directions(job)
+    classes, width = max(job.width("probabilities"), 1), _count_bait_directions(job)
     candidates, projected = job.options["candidates"] or job.items, width < job.width()
     share = min(candidates / max(job.items, 1), 1)
     kept = 8 * (width + classes) if projected else 0

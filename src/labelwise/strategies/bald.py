@@ -23,7 +23,7 @@ from labelwise.strategy import ScoreStrategy, read_reference
 DISAGREEMENT = "The models disagree about this item more than about most others."
 
 
-def score_information(rows: Rows, labelled: Rows | None) -> Floats:
+def score_bald(rows: Rows, labelled: Rows | None) -> Floats:
     """The mutual information in nats, ``(n,)``; members' probabilities are ``(n, M, K)``."""
     members = rows["member_probabilities"]
     return information_gains(members, prior_outcome(members.shape[1]))
@@ -32,7 +32,7 @@ def score_information(rows: Rows, labelled: Rows | None) -> Floats:
 STRATEGY = ScoreStrategy(
     name="bald",
     needs=("member_probabilities",),
-    score=score_information,
+    score=score_bald,
     explain=DISAGREEMENT,
     good_for="posterior draws, dropout or ensembles; small batches",
     reference=read_reference(__doc__),

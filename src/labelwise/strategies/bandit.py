@@ -94,7 +94,7 @@ def choose_bandit_batch(
         The arm's choice. ``info`` holds ``arm``, its ``probability``, the ``probabilities`` of all
         arms by name, and the arm's own info as ``arm_info``.
     """
-    opened, past = _open_arms(arms), _read_rounds(rounds)
+    opened, past = _open_bandit_arms(arms), _read_bandit_rounds(rounds)
     shards.map(read_all_rows)
     chances = arm_probabilities(past, list(opened), p_min=p_min, delta=delta)
     noise = float(row_noise(seed, np.array([len(past)]), NOISE_STREAM)[0])
@@ -113,9 +113,12 @@ def choose_bandit_batch(
 def check_bandit_job(job: Job) -> None:
     """Reject bad options and past rounds, and arms that could not choose if they were drawn."""
     options = job.options
-    arms = _open_arms(options["arms"])
+    arms = _open_bandit_arms(options["arms"])
     arm_probabilities(
-        _read_rounds(options["rounds"]), list(arms), p_min=options["p_min"], delta=options["delta"]
+        _read_bandit_rounds(options["rounds"]),
+        list(arms),
+        p_min=options["p_min"],
+        delta=options["delta"],
     )
     for arm in arms.values():
         sets = (arm.needs, *arm.or_needs)
@@ -127,7 +130,7 @@ def check_bandit_job(job: Job) -> None:
             arm.check(job._replace(options=arm.options))
 
 
-def adapt_options(history: History) -> Options:
+def adapt_bandit_rounds(history: History) -> Options:
     """The rounds of this bandit so far, with the reward of the last one.
 
     The reward is the accuracy of the current model on all labelled items, each divided by the
@@ -146,7 +149,7 @@ def adapt_options(history: History) -> Options:
     return {"rounds": [*last.options.get("rounds", []), {**latest, "reward": reward}]}
 
 
-def _read_rounds(rounds: Sequence[Mapping[str, Json]] | str) -> Sequence[Mapping[str, Json]]:
+def _read_bandit_rounds(rounds: Sequence[Mapping[str, Json]] | str) -> Sequence[Mapping[str, Json]]:
     if isinstance(rounds, str):
         try:
             rounds = json.loads(rounds)
@@ -157,7 +160,7 @@ def _read_rounds(rounds: Sequence[Mapping[str, Json]] | str) -> Sequence[Mapping
     return rounds
 
 
-def _open_arms(arms: Arms) -> dict[str, Strategy]:
+def _open_bandit_arms(arms: Arms) -> dict[str, Strategy]:
     """The strategies by name, in the given order."""
     if isinstance(arms, str):
         arms = [name.strip() for name in arms.split(",")]
@@ -182,8 +185,8 @@ class BanditStrategy(PassStrategy):
         changed = super().with_options(**options)
         if "arms" not in options:
             return changed
-        arms = list(_open_arms(options["arms"]).values())
-        first, *others = _join_needs(arms)
+        arms = list(_open_bandit_arms(options["arms"]).values())
+        first, *others = _join_arm_needs(arms)
         return replace(
             changed,
             needs=first,
@@ -194,7 +197,7 @@ class BanditStrategy(PassStrategy):
         )
 
 
-def _join_needs(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
+def _join_arm_needs(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
     """All sets of representations that serve every arm, without duplicates."""
     sets = itertools.product(*((arm.needs, *arm.or_needs) for arm in arms))
     unions = [tuple(dict.fromkeys(itertools.chain(*names))) for names in sets]
@@ -203,7 +206,7 @@ def _join_needs(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
 
 def estimate_bandit_cost(job: Job) -> Cost:
     """The cost of the most expensive arm, after a pass of validation."""
-    arms = _open_arms(job.options["arms"]).values()
+    arms = _open_bandit_arms(job.options["arms"]).values()
     costs = [arm.costs(job._replace(options=arm.options)) for arm in arms]
     return Cost(
         passes=(
@@ -238,7 +241,7 @@ STRATEGY = BanditStrategy(
     reference=read_reference(__doc__),
     cost=estimate_bandit_cost,
     check=check_bandit_job,
-    adapt=adapt_options,
+    adapt=adapt_bandit_rounds,
     repeats_batches=True,
     explain=explain_bandit_pick,
 )

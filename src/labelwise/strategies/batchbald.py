@@ -38,9 +38,9 @@ from labelwise.kernels.information.mutual_information import (
     Outcomes,
     PickedLabels,
     float32_error,
-    gains_above,
     group_outcomes,
     information_gains,
+    information_gains_above,
     join_outcomes,
     prior_outcome,
 )
@@ -77,7 +77,7 @@ def choose_batchbald_batch(
     members = _read_members(shards, ids[:1])
     labels = PickedLabels(len(members), int(configurations), seed)
     # Without picks the gain of an item is its BALD score.
-    bald = np.concatenate(shards.map(_score_block, prior_outcome(len(members)), None, True))
+    bald = np.concatenate(shards.map(_score_block_gains, prior_outcome(len(members)), None, True))
     picked = [int(largest(comparable(bald), 1, ids)[0])]
     gains, drawn = [float(bald[picked[0]])], 0
     while len(picked) < budget and gains[-1] > NEGLIGIBLE * gains[0]:
@@ -119,55 +119,61 @@ def _find_most_informative(
     """Position and gain of the candidate with the highest gain."""
     ids = shards.ids
     if len(ids) <= GROUPS or len(outcomes.weights) <= 2 * GROUPS:  # grouping would cost more
-        gains = np.concatenate(shards.map(_score_block, outcomes, None, False))
+        gains = np.concatenate(shards.map(_score_block_gains, outcomes, None, False))
         gains[picked] = -np.inf
     else:
         # Upper bounds of all gains, from merged configurations.
         parts = group_outcomes(outcomes, GROUPS, PARTS)
         coarse = join_outcomes([groups for _, groups in parts])
-        bounds = np.concatenate(shards.map(_score_block, coarse, None, False))
+        bounds = np.concatenate(shards.map(_score_block_gains, coarse, None, False))
         bounds[picked] = -np.inf
         gains = np.full_like(bounds, -np.inf)
         # A high gain first, against which most of the others are never computed.
         first = np.sort(largest(bounds, min(COMPUTED_FIRST, len(ids) - len(picked)), ids))
-        gains[first] = _compute_gains(shards, outcomes, ids[first], False)
+        gains[first] = _information_gains(shards, outcomes, ids[first], False)
         least = float(gains.max()) - 2 * error
         hopeful = (bounds >= least) & np.isneginf(gains)
         gains[hopeful] = np.concatenate(
-            shards.map(_score_above, parts, np.sort(ids[hopeful]), least)
+            shards.map(_score_gains_above, parts, np.sort(ids[hopeful]), least)
         )
     # What float32 cannot tell apart is decided in float64, then by BALD, then by id.
     finalists = np.flatnonzero(gains >= gains.max() - 2 * error)
-    exact = _compute_gains(shards, outcomes, ids[finalists], True)
+    exact = _information_gains(shards, outcomes, ids[finalists], True)
     order = np.lexsort((ids[finalists], -comparable(bald[finalists]), -comparable(exact)))
     return int(finalists[order[0]]), float(exact[order[0]])
 
 
-def _compute_gains(shards: Shards, outcomes: Outcomes, ids: Ids, precise: bool) -> Floats:
+def _information_gains(shards: Shards, outcomes: Outcomes, ids: Ids, precise: bool) -> Floats:
     """The gains of some items; ``ids`` in the order of the blocks."""
-    return np.concatenate(shards.map(_score_block, outcomes, np.sort(ids), precise))
+    return np.concatenate(shards.map(_score_block_gains, outcomes, np.sort(ids), precise))
 
 
-def _score_block(shard: Shard, outcomes: Outcomes, wanted: Ids | None, precise: bool) -> Floats:
+def _score_block_gains(
+    shard: Shard, outcomes: Outcomes, wanted: Ids | None, precise: bool
+) -> Floats:
     """The gains of some items of a block (None for all), in the order of its rows."""
     if wanted is None:
         return information_gains(shard.rows[MEMBERS], outcomes, precise=precise)
     parts = [
-        information_gains(rows, outcomes, precise=precise) for rows in _take_pieces(shard, wanted)
+        information_gains(rows, outcomes, precise=precise)
+        for rows in _take_member_rows(shard, wanted)
     ]
     return np.concatenate([np.empty(0), *parts])
 
 
-def _score_above(
+def _score_gains_above(
     shard: Shard, parts: list[tuple[Outcomes, Outcomes]], wanted: Ids, least: float
 ) -> Floats:
     """The gains of some items of a block; minus infinity for those below ``least``."""
     return np.concatenate(
-        [np.empty(0), *(gains_above(r, parts, least) for r in _take_pieces(shard, wanted))]
+        [
+            np.empty(0),
+            *(information_gains_above(r, parts, least) for r in _take_member_rows(shard, wanted)),
+        ]
     )
 
 
-def _take_pieces(shard: Shard, wanted: Ids) -> Iterator[Array]:
+def _take_member_rows(shard: Shard, wanted: Ids) -> Iterator[Array]:
     """The wanted rows of a block, in pieces; ``wanted`` is sorted."""
     members = shard.rows[MEMBERS]
     positions = np.flatnonzero(np.isin(shard.ids, wanted))

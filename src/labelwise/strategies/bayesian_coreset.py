@@ -57,7 +57,7 @@ def choose_coreset_batch(
     """
     # Sums of integers are the same for any split into blocks.
     grid = IntegerGrid.of(entropy_weight)
-    vectors, sizes = shards.sum(_project_block, entropy_weight, grid)
+    vectors, sizes = shards.sum(_keep_likelihood_vectors, entropy_weight, grid)
     total, sigma = grid.to_floats(vectors), grid.to_floats(sizes)
     reached, picked, forced, repeats = np.zeros_like(total), CoresetPicks(), 0, 0
     while len(picked.ids) < budget:
@@ -65,17 +65,17 @@ def choose_coreset_batch(
         arrived = np.linalg.norm(left) <= NEGLIGIBLE * np.linalg.norm(total)
         force = arrived or repeats > 2 * budget + 100
         taken = np.sort(np.array(picked.ids, dtype=np.int64)) if force else None
-        best = _find_best(shards, None if arrived else left, taken)
+        best = _find_best_aligned(shards, None if arrived else left, taken)
         if best in picked.vectors:
             repeats += 1
         else:
             forced += force
-            picked.append(best, _compute_vector(shards, best, entropy_weight))
+            picked.append(best, _compute_likelihood_vector(shards, best, entropy_weight))
             shards.progress("bayesian_coreset", len(picked.ids), budget)
         if not arrived:
             reached = picked.step(best, float(sigma), reached, left)
     shards.map(drop_state, KEY)
-    return _make_choice(picked, len(shards), total - reached, total, forced, repeats)
+    return _make_coreset_choice(picked, len(shards), total - reached, total, forced, repeats)
 
 
 def check_coreset_job(job: Job) -> None:
@@ -140,7 +140,7 @@ class CoresetPicks:
         return reached + share * way
 
 
-def _compute_vectors(members: Array, entropy_weight: float) -> Array:
+def _compute_likelihood_vectors(members: Array, entropy_weight: float) -> Array:
     """Expected log-likelihoods, ``(n, J, K)`` to ``(n, J)`` in float64."""
     xp = namespace(members)
     parts = []
@@ -151,30 +151,32 @@ def _compute_vectors(members: Array, entropy_weight: float) -> Array:
     return xp.concat(parts) / math.sqrt(members.shape[1])
 
 
-def _project_block(
+def _keep_likelihood_vectors(
     shard: Shard, entropy_weight: float, grid: IntegerGrid
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Keep the block's vectors and their sizes; returns the sums of both on the grid."""
-    vectors = _compute_vectors(shard.rows["member_probabilities"], entropy_weight)
+    vectors = _compute_likelihood_vectors(shard.rows["member_probabilities"], entropy_weight)
     xp = namespace(vectors)
     sizes = xp.sqrt(xp.sum(vectors * vectors, axis=1) + 1e-6)
     shard.state[KEY] = (vectors, np.asarray(to_numpy(sizes), dtype=np.float64))
     return grid.sum_on_grid(vectors), grid.sum_on_grid(sizes)
 
 
-def _compute_vector(shards: Shards, item: int, entropy_weight: float) -> Floats:
+def _compute_likelihood_vector(shards: Shards, item: int, entropy_weight: float) -> Floats:
     rows = shards.rows(np.array([item], dtype=np.int64))
-    vector = to_numpy(_compute_vectors(rows["member_probabilities"], entropy_weight))[0]
+    vector = to_numpy(_compute_likelihood_vectors(rows["member_probabilities"], entropy_weight))[0]
     return np.asarray(vector, dtype=np.float64)
 
 
-def _find_best(shards: Shards, left: Floats | None, taken: Ids | None) -> int:
+def _find_best_aligned(shards: Shards, left: Floats | None, taken: Ids | None) -> int:
     """The item best aligned with the residual, or the largest; not one of those taken."""
-    found = [best for best in shards.map(_find_best_of_block, left, taken) if best is not None]
+    found = [
+        best for best in shards.map(_find_best_aligned_of_block, left, taken) if best is not None
+    ]
     return min((-score, item) for score, item in found)[1]
 
 
-def _find_best_of_block(
+def _find_best_aligned_of_block(
     shard: Shard, left: Floats | None, taken: Ids | None
 ) -> tuple[float, int] | None:
     vectors, scores = shard.state[KEY]
@@ -188,7 +190,7 @@ def _find_best_of_block(
     return float(scores[best]), int(ids[best])
 
 
-def _make_choice(
+def _make_coreset_choice(
     picked: CoresetPicks, n: int, left: Floats, total: Floats, forced: int, repeats: int
 ) -> Choice:
     if forced:

@@ -27,17 +27,17 @@ from labelwise.kernels.checks import check_boolean, check_choice
 from labelwise.kernels.linear.bases import (
     ModelColumns,
     SubdividedShards,
-    check_fourier,
-    check_polynomial,
+    check_fourier_basis,
+    check_polynomial_basis,
     make_fourier_basis,
     make_polynomial_basis,
 )
 from labelwise.kernels.linear.bss import (
     BssDraws,
-    draw_by_budget,
-    draw_by_theory,
+    draw_bss_by_budget,
+    draw_bss_by_theory,
     theory_gamma,
-    warn_few_labels,
+    warn_few_bss_labels,
 )
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import Shards
@@ -77,18 +77,18 @@ def choose_bss_batch(
             follows the precision of the features.
     """
     shards = SubdividedShards(shards)
-    columns = _make_columns(shards, basis, bias, degree, frequencies, length_scale, seed)
+    columns = _make_bss_columns(shards, basis, bias, degree, frequencies, length_scale, seed)
     transform = whiten(shards, columns, rtol=rtol, principal=True).transform
     info: JsonObject = {"mode": mode, "basis": basis, "columns": len(transform)}
     if mode == "theory":
         gamma = theory_gamma(epsilon)
-        draws = draw_by_theory(shards, columns, transform, gamma=gamma, most=budget, seed=seed)
+        draws = draw_bss_by_theory(shards, columns, transform, gamma=gamma, most=budget, seed=seed)
         info |= {"epsilon": epsilon, "unused_budget": budget - len(draws.ids)}
     else:
-        transform, said = _limit_directions(transform, budget, len(shards))
-        draws = draw_by_budget(shards, columns, transform, budget=budget, seed=seed)
+        transform, said = _limit_bss_directions(transform, budget, len(shards))
+        draws = draw_bss_by_budget(shards, columns, transform, budget=budget, seed=seed)
         info |= said
-    return Choice(draws.ids, draws.weights, draws.counts, info=info | _summarize_draws(draws))
+    return Choice(draws.ids, draws.weights, draws.counts, info=info | _summarize_bss_draws(draws))
 
 
 def check_bss_job(job: Job) -> None:
@@ -98,14 +98,14 @@ def check_bss_job(job: Job) -> None:
     check_choice("basis", options["basis"], BASES)
     check_boolean("bias", options["bias"])
     if options["basis"] == "polynomial":
-        check_polynomial(options["degree"], job.width())
+        check_polynomial_basis(options["degree"], job.width())
     if options["basis"] == "fourier":
-        check_fourier(options["frequencies"], options["length_scale"])
+        check_fourier_basis(options["frequencies"], options["length_scale"])
     if options["mode"] == "theory":
         theory_gamma(options["epsilon"])
 
 
-def _make_columns(
+def _make_bss_columns(
     shards: Shards,
     basis: str,
     bias: bool,
@@ -123,11 +123,11 @@ def _make_columns(
     return ModelColumns(None, bias)
 
 
-def _limit_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, JsonObject]:
+def _limit_bss_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, JsonObject]:
     """The directions that the budget can cover, and diagnostics."""
     rank = transform.shape[1]
     if rank <= budget or budget == n:
-        few = warn_few_labels(rank, budget, n)
+        few = warn_few_bss_labels(rank, budget, n)
         return transform, {"caution": "fewer than 3 labels per direction"} if few else {}
     kept = max(1, budget // 3)
     warnings.warn(
@@ -139,7 +139,7 @@ def _limit_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, J
     return transform[:, :kept], {"reduced_from_rank": rank}
 
 
-def _summarize_draws(draws: BssDraws) -> JsonObject:
+def _summarize_bss_draws(draws: BssDraws) -> JsonObject:
     """The kernel's diagnostics without those that have an entry per round."""
     kept = dict(draws.info)
     upper, lower = kept.pop("barriers")

@@ -30,7 +30,7 @@ from labelwise.strategies.bald import DISAGREEMENT
 from labelwise.strategy import Job, ScoreStrategy, read_reference
 
 
-def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
+def score_committee(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
     """The disagreement of the members, ``(n,)``.
 
     Rows are ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list
@@ -41,13 +41,13 @@ def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str =
         disagreement: ``"kl"`` or ``"vote_entropy"``, for classes.
     """
     if "outputs" in rows:
-        return _sum_variances(list(rows["outputs"]))
+        return _sum_committee_variances(list(rows["outputs"]))
     if "member_votes" in rows:
         given = rows["member_votes"]
         parts = given if isinstance(given, list) else [given]
         votes = np.concatenate([to_numpy(part) for part in parts], axis=1)
         whole = np.issubdtype(votes.dtype, np.integer)
-        return vote_entropy(votes) if whole else _sum_variances(list(votes.T[..., None]))
+        return vote_entropy(votes) if whole else _sum_committee_variances(list(votes.T[..., None]))
     if "member_probabilities" in rows:
         members = rows["member_probabilities"]
     else:
@@ -58,7 +58,7 @@ def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str =
     return information_gains(members, prior_outcome(members.shape[1]))
 
 
-def _sum_variances(outputs: list[Array]) -> Floats:
+def _sum_committee_variances(outputs: list[Array]) -> Floats:
     """The variance over models, summed over outputs."""
     xp = namespace(*outputs)
     first = float64(outputs[0])  # equal predictions then differ by exactly 0
@@ -83,7 +83,7 @@ STRATEGY = ScoreStrategy(
     needs=("member_probabilities",),
     or_needs=(("probabilities",), ("outputs",), ("member_votes",)),
     several=True,
-    score=score_disagreement,
+    score=score_committee,
     check=check_committee_job,
     explain=DISAGREEMENT,
     good_for="several models, for classification and for regression",

@@ -84,7 +84,7 @@ class DesignPlan:
         return np.asarray(columns / (np.vecdot(images, features) + self.mu) / self.unit**2)
 
 
-def begin(
+def begin_design(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, regularisation: float = 0.01
 ) -> DesignPlan:
     """Sum ``G`` and count the labelled rows as picked.
@@ -92,10 +92,10 @@ def begin(
     Options:
         regularisation: mu as a fraction of the mean squared length of a row, above 0.
     """
-    gram = shards.sum(_sum_gram, 1.0)
+    gram = shards.sum(_sum_design_gram, 1.0)
     unit = find_scale(shards, float(np.trace(gram)) / len(shards))
     if unit != 1:
-        gram = shards.sum(_sum_gram, unit)
+        gram = shards.sum(_sum_design_gram, unit)
     known = np.empty((0, len(gram))) if labelled is None else to_numpy(labelled["features"])
     known = apply_scale(known.astype(np.float64), unit)
     mean = float(np.trace(gram)) / len(shards)
@@ -107,7 +107,7 @@ def check_design_job(job: Job) -> None:
     check_positive("regularisation", job.options["regularisation"])
 
 
-def _sum_gram(shard: Shard, unit: float) -> Floats:
+def _sum_design_gram(shard: Shard, unit: float) -> Floats:
     total = np.zeros((shard.rows["features"].shape[1],) * 2)
     with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
         for (chunk,) in iterate_float64_chunks(shard.rows["features"]):
@@ -116,7 +116,7 @@ def _sum_gram(shard: Shard, unit: float) -> Floats:
     return total
 
 
-def start(rows: Rows, labelled: Rows | None, plan: DesignPlan) -> DesignState:
+def start_design(rows: Rows, labelled: Rows | None, plan: DesignPlan) -> DesignState:
     """Score every row in one pass."""
     features = rows["features"]
     xp = namespace(features)
@@ -132,19 +132,19 @@ def start(rows: Rows, labelled: Rows | None, plan: DesignPlan) -> DesignState:
     return DesignState(xp.concat(list(diagonal)), xp.concat(list(columns)))
 
 
-def score(state: DesignState, plan: DesignPlan) -> Array:
+def score_design(state: DesignState, plan: DesignPlan) -> Array:
     """The part of the residual that each item explains, ``(n,)``."""
     scores = state.columns / (state.diagonal + plan.mu)
     return scores if plan.unit == 1 else scores / plan.unit**2
 
 
-def advance(plan: DesignPlan, picked: Rows) -> DesignPlan:
+def advance_design(plan: DesignPlan, picked: Rows) -> DesignPlan:
     """Reduce the residual by the pick."""
     plan.add(to_numpy(float64(picked["features"]))[0])
     return plan
 
 
-def add(state: DesignState, rows: Rows, picked: Rows, plan: DesignPlan) -> DesignState:
+def add_design_pick(state: DesignState, rows: Rows, picked: Rows, plan: DesignPlan) -> DesignState:
     """Count one pick in a block."""
     features = rows["features"]
     vectors, scale, energy = plan.update
@@ -156,12 +156,14 @@ def add(state: DesignState, rows: Rows, picked: Rows, plan: DesignPlan) -> Desig
     return DesignState(xp.clip(diagonal, 0, None), xp.clip(columns, 0, None))
 
 
-def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: DesignPlan) -> Floats:
+def exact_design(
+    rows: Rows, labelled: Rows | None, picked: Rows | None, plan: DesignPlan
+) -> Floats:
     """The scores of a few items from their definition, ``(n,)``."""
     return plan.scores(to_numpy(float64(rows["features"])))
 
 
-def finish(plan: DesignPlan, shards: Shards, ids: Ids) -> Choice:
+def finish_design(plan: DesignPlan, shards: Shards, ids: Ids) -> Choice:
     """Report the regularisation."""
     return Choice(ids, info={"mu": plan.mu / plan.unit**2})
 
@@ -180,13 +182,13 @@ def estimate_design_cost(job: Job) -> Cost:
 STRATEGY = GreedyStrategy(
     name="design",
     needs=("features",),
-    begin=begin,
-    start=start,
-    score=score,
-    add=add,
-    advance=advance,
-    finish=finish,
-    exact=exact,
+    begin=begin_design,
+    start=start_design,
+    score=score_design,
+    add=add_design_pick,
+    advance=advance_design,
+    finish=finish_design,
+    exact=exact_design,
     good_for="linear models and regression: a batch from which the pool can be predicted",
     reference=read_reference(__doc__),
     cost=estimate_design_cost,

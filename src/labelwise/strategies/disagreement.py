@@ -81,14 +81,14 @@ def count_vote_changes(member_votes: Array | list[Array], ids: Array | None = No
     models, entropy, most = np.zeros(n), np.zeros(n), 0.0
     for array in several:
         votes = np.asarray(to_numpy(array))
-        _check_classes(votes, np.arange(n) if ids is None else ids)
+        _check_vote_classes(votes, np.arange(n) if ids is None else ids)
         models += (votes != votes[:, :1]).any(axis=1)
         entropy += vote_entropy(votes)
         most += math.log(votes.shape[1])
     return VoteChanges(models, entropy, most, len(several))
 
 
-def _check_classes(votes: Array, ids: Array) -> None:
+def _check_vote_classes(votes: Array, ids: Array) -> None:
     wrong = (votes != np.floor(votes)).any(axis=1)
     if wrong.any():
         item = int(np.flatnonzero(wrong)[0])

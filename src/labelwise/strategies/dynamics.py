@@ -63,8 +63,8 @@ from labelwise.kernels.distance.embedding import (
 from labelwise.kernels.pseudo_gradients import (
     Labels,
     PseudoLabels,
-    check_labels,
-    get_single_array,
+    check_gradient_labels,
+    get_single_model,
     labelled_gradient,
     pseudo_gradients,
 )
@@ -120,19 +120,21 @@ def choose_dynamics_batch(
         redundancy: None, or a mapping with some of ``step``, ``coef`` and ``normalize`` (50, -1.0
             and ``"mean"`` where left out). For the last layer, or with ``gradient_sketch``.
     """
-    own, cross = _split_gamma(gamma)
+    own, cross = _split_dynamics_gamma(gamma)
     source = PseudoLabels(pseudo, bias, seed)
     steps = None if redundancy is None else Redundancy(**redundancy)
     given = shards.map(lambda shard: tuple(shard.rows))[0]
     if "gradient_norms" in given or "gradient_sketch" in given:
         plan = DynamicsPlan(own, cross, None, source)
         shards.map(_score_whole_network, plan)
-        return _pick_in_steps(shards, plan, budget, steps)
+        return _pick_dynamics_in_steps(shards, plan, budget, steps)
     pull = labelled_gradient(labelled, labels, bias) if cross and labelled is not None else None
     plan = DynamicsPlan(own, cross, pull, source)
     shards.map(_score_last_layer, plan)
     length = 0.0 if pull is None else float(np.linalg.norm(pull))
-    return _pick_in_steps(shards, plan, budget, steps)._replace(info={"labelled_gradient": length})
+    return _pick_dynamics_in_steps(shards, plan, budget, steps)._replace(
+        info={"labelled_gradient": length}
+    )
 
 
 def check_dynamics_job(job: Job) -> None:
@@ -140,12 +142,12 @@ def check_dynamics_job(job: Job) -> None:
     gamma, labels = job.options["gamma"], job.options["labels"]
     if not is_number(gamma) or not gamma >= 0:
         raise BadInput(f"gamma must be a number from 0 to infinity; got {gamma!r}")
-    own, cross = _split_gamma(gamma)
+    own, cross = _split_dynamics_gamma(gamma)
     PseudoLabels(job.options["pseudo"], job.options["bias"]).check()
     if job.options["redundancy"] is not None:
         _check_redundancy(job.options["redundancy"])
     if "gradient_norms" in job.shapes or "gradient_sketch" in job.shapes:
-        _check_whole_network(job, cross)
+        _check_network_gradients(job, cross)
         return
     if len(job.shapes.get("outputs", "two")) < 2:
         raise BadInput(
@@ -158,10 +160,10 @@ def check_dynamics_job(job: Job) -> None:
     if cross and job.labelled:
         regression = "outputs" in job.shapes
         width = job.shapes["outputs" if regression else "probabilities"][0][0]
-        check_labels(labels, job.labelled, width, regression=regression)
+        check_gradient_labels(labels, job.labelled, width, regression=regression)
 
 
-def _split_gamma(gamma: float) -> tuple[float, float]:
+def _split_dynamics_gamma(gamma: float) -> tuple[float, float]:
     return (0.0, 1.0) if math.isinf(gamma) else (1.0, float(gamma))
 
 
@@ -179,7 +181,7 @@ def _check_redundancy(given: Mapping[str, Json]) -> None:
     check_choice("normalize of redundancy", steps.normalize, NORMALIZE)
 
 
-def _check_whole_network(job: Job, cross: float) -> None:
+def _check_network_gradients(job: Job, cross: float) -> None:
     """Reject options of the last layer: gradients of the whole network include the labels."""
     if job.options["redundancy"] is not None and "gradient_sketch" not in job.shapes:
         raise BadInput(
@@ -196,12 +198,12 @@ def _check_whole_network(job: Job, cross: float) -> None:
         raise BadInput("dynamics needs gradient_products too unless gamma is 0; give both")
 
 
-def _iterate_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Factored]:
+def _item_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Factored]:
     """The items' gradients, some rows at a time: of the last layer, or sketches."""
     if "gradient_sketch" not in rows:
         yield from pseudo_gradients(rows, ids, pseudo)
         return
-    sketch = get_single_array(rows, "gradient_sketch")
+    sketch = get_single_model(rows, "gradient_sketch")
     xp = namespace(sketch)
     for begin in range(0, len(ids), SKETCH_ROWS):
         part = xp.astype(sketch[begin : begin + SKETCH_ROWS], xp.float64)
@@ -211,12 +213,12 @@ def _iterate_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[F
 def _score_whole_network(shard: Shard, plan: DynamicsPlan) -> None:
     """The scores of a block, and where sketches are given the norms that bound the rounding."""
     if "gradient_sketch" in shard.rows:
-        gradients = _iterate_gradients(shard.rows, shard.ids, plan.pseudo)
+        gradients = _item_gradients(shard.rows, shard.ids, plan.pseudo)
         lengths = np.concatenate([to_numpy(squared_norms(rows)) for rows in gradients])
         shard.state["scores"] = plan.own * lengths + _weigh_products(shard, plan)
         shard.state["lengths"] = np.sqrt(lengths)
         return
-    norms = np.asarray(to_numpy(get_single_array(shard.rows, "gradient_norms")), dtype=np.float64)
+    norms = np.asarray(to_numpy(get_single_model(shard.rows, "gradient_norms")), dtype=np.float64)
     if (norms < 0).any():
         raise BadInput(
             f"gradient_norms are squared norms, but item {shard.ids[norms < 0][0]} has "
@@ -230,7 +232,7 @@ def _weigh_products(shard: Shard, plan: DynamicsPlan) -> Floats | float:
     """The products with the labelled gradient, times their factor."""
     if not plan.cross:
         return 0.0
-    given = to_numpy(get_single_array(shard.rows, "gradient_products"))
+    given = to_numpy(get_single_model(shard.rows, "gradient_products"))
     return plan.cross * np.asarray(given, dtype=np.float64)
 
 
@@ -248,7 +250,7 @@ def _score_last_layer(shard: Shard, plan: DynamicsPlan) -> None:
     shard.state["scores"], shard.state["lengths"] = scores, np.sqrt(lengths)
 
 
-def _pick_in_steps(
+def _pick_dynamics_in_steps(
     shards: Shards, plan: DynamicsPlan, budget: int, redundancy: Redundancy | None
 ) -> Choice:
     """Pick the highest scores, all at once or in steps that change the remaining scores."""
@@ -257,7 +259,7 @@ def _pick_in_steps(
     ids, scores, done = [], [], 0
     while done < budget:
         count = min(step, budget - done)
-        parts = shards.map(_find_highest, count, plan.own, reach)
+        parts = shards.map(_find_highest_dynamics, count, plan.own, reach)
         offered = np.concatenate([part[0] for part in parts])
         values = np.concatenate([part[1] for part in parts])
         best = largest(comparable(values), count, offered)
@@ -266,11 +268,13 @@ def _pick_in_steps(
         done += count
         shards.progress("dynamics", done, budget)
         if redundancy is not None and done < budget:
-            reach += _count_step(shards, plan, ids[-1], redundancy)
+            reach += _count_redundant_step(shards, plan, ids[-1], redundancy)
     return Choice(np.concatenate(ids), scores=np.concatenate(scores))
 
 
-def _find_highest(shard: Shard, count: int, own: float, reach: float) -> tuple[Ids, Floats]:
+def _find_highest_dynamics(
+    shard: Shard, count: int, own: float, reach: float
+) -> tuple[Ids, Floats]:
     """The ids and scores of a block's best items that are not taken yet.
 
     The terms of a score may cancel. Scores are rounded to a trillionth of the terms, so that equal
@@ -285,22 +289,24 @@ def _find_highest(shard: Shard, count: int, own: float, reach: float) -> tuple[I
     return shard.ids[best], rounded[best]
 
 
-def _count_step(shards: Shards, plan: DynamicsPlan, new: Ids, redundancy: Redundancy) -> float:
+def _count_redundant_step(
+    shards: Shards, plan: DynamicsPlan, new: Ids, redundancy: Redundancy
+) -> float:
     """Count the picks of a step in all scores; returns a bound on the change."""
-    taken = list(_iterate_gradients(shards.rows(new), new, plan.pseudo))
+    taken = list(_item_gradients(shards.rows(new), new, plan.pseudo))
     factor = redundancy.coef / (len(new) if redundancy.normalize == "mean" else 1)
     total = sum(to_numpy(rows.a).T @ to_numpy(rows.h) for rows in taken)
-    shards.map(_count_in_block, plan, new, taken, total, factor)
+    shards.map(_count_redundancy_in_block, plan, new, taken, total, factor)
     return abs(factor) * float(np.linalg.norm(total))
 
 
-def _count_in_block(
+def _count_redundancy_in_block(
     shard: Shard, plan: DynamicsPlan, new: Ids, taken: list[Factored], total: Floats, factor: float
 ) -> None:
     classes, width = total.shape
     few = len(new) * (classes + width) < classes * width  # cheaper than with their sum
     changes = []
-    for rows in _iterate_gradients(shard.rows, shard.ids, plan.pseudo):
+    for rows in _item_gradients(shard.rows, shard.ids, plan.pseudo):
         xp = namespace(rows.h)
         if few:
             change: Array = sum(xp.sum(inner_products(rows, picks), axis=1) for picks in taken)

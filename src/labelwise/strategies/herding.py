@@ -70,7 +70,7 @@ class HerdingState(NamedTuple):
     chosen: Array
 
 
-def begin(
+def begin_herding(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -92,7 +92,7 @@ def begin(
     unit = scale_near_one(bandwidth)
     exact = len(points) == len(shards)
     plan = HerdingPlan(bandwidth * unit, unit, chosen, None, len(points), exact)
-    return plan._replace(references=_scale_features(points, plan)[0])
+    return plan._replace(references=_scale_herding_features(points, plan)[0])
 
 
 def check_herding_job(job: Job) -> None:
@@ -111,18 +111,18 @@ def draw_features(shards: Shards, count: int, seed: int, stream: int) -> Floats:
     return to_numpy(float64(shards.rows(ids)["features"]))
 
 
-def start(rows: Rows, labelled: Rows | None, plan: HerdingPlan) -> HerdingState:
+def start_herding(rows: Rows, labelled: Rows | None, plan: HerdingPlan) -> HerdingState:
     """Compare every row with the references and the labelled items."""
-    features, norms = _scale_features(rows["features"], plan)
+    features, norms = _scale_herding_features(rows["features"], plan)
     mean = kernel_sums(features, norms, like(plan.references, features), plan.bandwidth)
     mean = mean / plan.reference_count
     if labelled is None:
         return HerdingState(norms, mean, namespace(mean).zeros_like(mean))
-    known, _ = _scale_features(labelled["features"], plan)
+    known, _ = _scale_herding_features(labelled["features"], plan)
     return HerdingState(norms, mean, kernel_sums(features, norms, known, plan.bandwidth))
 
 
-def _scale_features(features: Array, plan: HerdingPlan) -> tuple[Array, Array]:
+def _scale_herding_features(features: Array, plan: HerdingPlan) -> tuple[Array, Array]:
     """Features in the plan's unit and their squared norms in float64, ``(n,)``."""
     xp = namespace(features)
     with np.errstate(over="ignore"):
@@ -136,29 +136,31 @@ def _scale_features(features: Array, plan: HerdingPlan) -> tuple[Array, Array]:
     return features, norms
 
 
-def score(state: HerdingState, plan: HerdingPlan) -> Array:
+def score_herding(state: HerdingState, plan: HerdingPlan) -> Array:
     """The decrease of the distance between batch and pool by each item, ``(n,)``."""
     return state.mean - (state.chosen + 0.5) / (plan.chosen + 1)
 
 
-def slack(state: HerdingState) -> Array:
+def bound_herding_rounding(state: HerdingState) -> Array:
     """Rounding of kernels, which are at most 1, ``(n,)``."""
     return namespace(state.mean).full_like(state.mean, 1e-12)
 
 
-def advance(plan: HerdingPlan, picked: Rows) -> HerdingPlan:
+def advance_herding(plan: HerdingPlan, picked: Rows) -> HerdingPlan:
     """Count one pick."""
     return plan._replace(chosen=plan.chosen + len(picked["features"]), references=None)
 
 
-def add(state: HerdingState, rows: Rows, picked: Rows, plan: HerdingPlan) -> HerdingState:
+def add_to_herding(
+    state: HerdingState, rows: Rows, picked: Rows, plan: HerdingPlan
+) -> HerdingState:
     """Count new picks in a block."""
     features, new = (apply_scale(some["features"], plan.unit) for some in (rows, picked))
     kernels = kernel_sums(features, state.norms, new, plan.bandwidth)
     return state._replace(chosen=state.chosen + kernels)
 
 
-def finish(plan: HerdingPlan, shards: Shards, ids: Ids) -> Choice:
+def finish_herding(plan: HerdingPlan, shards: Shards, ids: Ids) -> Choice:
     """Report the kernel and how the mean of the pool was computed."""
     bandwidth, references = plan.bandwidth / plan.unit, plan.reference_count
     info = {"bandwidth": bandwidth, "references": references, "exact_mean": plan.exact}
@@ -180,13 +182,13 @@ def estimate_herding_cost(job: Job) -> Cost:
 STRATEGY = GreedyStrategy(
     name="herding",
     needs=("features",),
-    begin=begin,
-    start=start,
-    score=score,
-    add=add,
-    advance=advance,
-    finish=finish,
-    slack=slack,
+    begin=begin_herding,
+    start=start_herding,
+    score=score_herding,
+    add=add_to_herding,
+    advance=advance_herding,
+    finish=finish_herding,
+    slack=bound_herding_rounding,
     good_for="a first batch that looks like the pool, without any model of the classes",
     reference=read_reference(__doc__),
     cost=estimate_herding_cost,

@@ -92,9 +92,9 @@ def choose_lcmd_batch(
     picks: list[int] = []
     scores: list[float] = []
     known = None if labelled is None else to_numpy(float64(read_lcmd_rows(labelled)))
-    started = shards.map(_start_block, reader, known)
+    started = shards.map(_start_lcmd_block, reader, known)
     lengths, summaries = [one[0] for one in started], [one[1] for one in started]
-    drawn = _draw_picks(shards, round(random_share * budget), seed)
+    drawn = _draw_random_picks(shards, round(random_share * budget), seed)
     if known is None and not drawn:
         longest = max(length for length, _ in lengths)
         picks.append(min(item for length, item in lengths if length == longest))
@@ -107,7 +107,7 @@ def choose_lcmd_batch(
             summaries = shards.map(_add_lcmd_center, reader, picks[-1], center, centers)
             centers += 1
         drawing = len(picks) < len(drawn)
-        item, score = (drawn[len(picks)], 0.0) if drawing else _find_next(shards, summaries)
+        item, score = (drawn[len(picks)], 0.0) if drawing else _find_next_lcmd(shards, summaries)
         picks.append(item)
         scores.append(score)
         shards.progress("lcmd", len(picks), budget)
@@ -117,7 +117,7 @@ def choose_lcmd_batch(
     return Choice(np.array(picks, dtype=np.int64), scores=squares, info={"clusters": centers})
 
 
-def _draw_picks(shards: Shards, count: int, seed: int) -> list[int]:
+def _draw_random_picks(shards: Shards, count: int, seed: int) -> list[int]:
     """Ids of random candidates."""
     noise = row_noise(seed, shards.ids, NOISE_STREAM)
     return [int(item) for item in shards.ids[largest(noise, count, shards.ids)]]
@@ -130,7 +130,7 @@ def check_lcmd_job(job: Job) -> None:
         raise BadInput(f"random_share must be a number from 0 to 1; got {share!r}")
 
 
-def _find_next(shards: Shards, summaries: Sequence[ClusterSummary]) -> tuple[int, float]:
+def _find_next_lcmd(shards: Shards, summaries: Sequence[ClusterSummary]) -> tuple[int, float]:
     """The farthest candidate of the heaviest cluster; the smallest id if all distances are 0."""
     weights = comparable(np.sum([one.weights for one in summaries], axis=0))
     heaviest = int(np.argmax(weights))
@@ -141,7 +141,7 @@ def _find_next(shards: Shards, summaries: Sequence[ClusterSummary]) -> tuple[int
     return min(ties), float(farthest)
 
 
-def _start_block(
+def _start_lcmd_block(
     shard: Shard, reader: MovedReader, known: Floats | None
 ) -> tuple[tuple[float, int], ClusterSummary]:
     """Assign candidates to labelled items; the longest row, its id and the clusters."""
@@ -154,7 +154,7 @@ def _start_block(
         norms[span] = to_numpy(squared_norms(float64(reader.move(features[span]))))
         lengths[span] = to_numpy(squared_norms(plain.move(float64(features[span]))))
         if known is not None:
-            owners[span], distances[span] = _find_nearest(
+            owners[span], distances[span] = _find_nearest_centers(
                 plain.move(float64(features[span])), plain.move(known)
             )
     lengths = comparable(lengths)
@@ -166,7 +166,7 @@ def _start_block(
     return (longest, first), summary
 
 
-def _find_nearest(rows: Array, centers: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _find_nearest_centers(rows: Array, centers: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Number of the nearest center of every row, the earlier one of two, and its distance."""
     rows = to_numpy(rows)
     owners, distances = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), np.inf)

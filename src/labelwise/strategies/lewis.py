@@ -74,16 +74,16 @@ def choose_lewis_batch(
     # float64 products, so that a draw does not depend on the split of float32 rows
     settings = LewisSettings(p=p, tol=tol, rtol=rtol, double=True)
     try:
-        scores, info = _store_scores(shards, settings, bias)
+        scores, info = _store_lewis_scores(shards, settings, bias)
         if budget == len(shards):
-            return _add_diagnostics(_take_everything(shards), info)
+            return _add_draw_diagnostics(_take_lewis_pool(shards), info)
         if scores.support < budget:
             raise BadInput(
                 f"budget is {budget} but only {scores.support} of {len(shards)} items have "
                 f"features that are not all zero; ask for {scores.support} or fewer"
             )
-        draw = _draw_poisson if sampling == "poisson" else _draw_with_replacement
-        return _add_diagnostics(draw(shards, scores, budget, seed), info)
+        draw = _draw_lewis_poisson if sampling == "poisson" else _draw_lewis_with_replacement
+        return _add_draw_diagnostics(draw(shards, scores, budget, seed), info)
     finally:
         for key in (WEIGHTS, KEY):
             shards.map(drop_state, key)
@@ -108,7 +108,7 @@ class ScoreSummary(NamedTuple):
     support: int
 
 
-def _store_scores(
+def _store_lewis_scores(
     shards: Shards, settings: LewisSettings, bias: bool
 ) -> tuple[ScoreSummary, JsonObject]:
     """Store the largest Lewis weight of every item over all models; returns diagnostics."""
@@ -120,7 +120,7 @@ def _store_scores(
         found = store_lewis_weights(
             shards, settings, partial(read_features, model=model, bias=bias)
         )
-        parts = shards.map(_merge_scores)
+        parts = shards.map(_merge_lewis_scores)
         scores = ScoreSummary(
             sum(part.total for part in parts),
             max(part.highest for part in parts),
@@ -140,7 +140,7 @@ def _store_scores(
     return scores, info
 
 
-def _merge_scores(shard: Shard) -> ScoreSummary:
+def _merge_lewis_scores(shard: Shard) -> ScoreSummary:
     """Merge another model's weights into the scores of a block."""
     scores = shard.state.pop(WEIGHTS)
     if KEY in shard.state:
@@ -150,7 +150,7 @@ def _merge_scores(shard: Shard) -> ScoreSummary:
     return ScoreSummary(float(scores.sum()), highest, int(np.count_nonzero(scores)))
 
 
-def _take_everything(shards: Shards) -> Choice:
+def _take_lewis_pool(shards: Shards) -> Choice:
     """All items with weight 1, the largest Lewis weight first; nothing is drawn."""
     ids, scores = shards.ids, np.concatenate(shards.map(lambda shard: shard.state[KEY]))
     order = np.lexsort((ids, -comparable(scores)))
@@ -158,25 +158,27 @@ def _take_everything(shards: Shards) -> Choice:
     return Choice(ids[order], ones.astype(np.float64), ones, scores[order])
 
 
-def _draw_with_replacement(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
+def _draw_lewis_with_replacement(
+    shards: Shards, scores: ScoreSummary, budget: int, seed: int
+) -> Choice:
     high = scores.highest
-    rings = draws.join_rings(
+    rings = draws.join_clock_rings(
         shards.map(lambda b: draws.first_rings(b.state[KEY], b.ids, budget, seed, high))
     )
-    first, counts = draws.ring_counts(rings, budget, seed, high)
+    first, counts = draws.count_rings(rings, budget, seed, high)
     weights = counts * (scores.total / (counts.sum() * first.weights))
     return Choice(first.ids, weights, counts, first.weights)
 
 
-def _draw_poisson(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
-    heaviest = shards.map(lambda shard: draws.find_heaviest(shard.state[KEY], budget))
+def _draw_lewis_poisson(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
+    heaviest = shards.map(lambda shard: draws.find_heaviest_weights(shard.state[KEY], budget))
     rate = draws.solve_poisson_rate(heaviest, budget)
-    parts = shards.map(lambda b: draws.keep_items(b.state[KEY], b.ids, seed, rate))
-    kept = draws.sort_rings(draws.join_rings(parts))
+    parts = shards.map(lambda b: draws.keep_poisson_items(b.state[KEY], b.ids, seed, rate))
+    kept = draws.sort_clock_rings(draws.join_clock_rings(parts))
     return Choice(kept.ids, 1 / np.minimum(1.0, rate * kept.weights), None, kept.weights)
 
 
-def _add_diagnostics(choice: Choice, info: JsonObject) -> Choice:
+def _add_draw_diagnostics(choice: Choice, info: JsonObject) -> Choice:
     """Add the number of draws and the effective sample size."""
     weights = np.asarray(choice.weights)
     squares = float(weights @ weights)

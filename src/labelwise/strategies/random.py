@@ -17,12 +17,12 @@ from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_
 
 def choose_random_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
     """Pick uniformly."""
-    parts = shards.map(_find_highest, budget, seed)
+    parts = shards.map(_find_highest_noise, budget, seed)
     ids, noise = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Choice(ids[largest(noise, budget, ids)])
 
 
-def _find_highest(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
+def _find_highest_noise(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
     noise = row_noise(seed, shard.ids)
     best = largest(noise, min(budget, len(noise)), shard.ids)
     return shard.ids[best], noise[best]

@@ -36,19 +36,19 @@ from labelwise.kernels.sparse.greedy import (
     GainRule,
     GreedyPursuit,
     GreedySparseState,
-    exact_scores,
-    start_block,
-    update_block,
+    score_pursuit_exactly,
+    start_pursuit,
+    update_pursuit,
 )
 from labelwise.kernels.sparse.greedy_ahead import LookaheadPursuit
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
     ObjectiveTerms,
     build_choice,
-    check_beta,
+    check_sparse_beta,
     compute_vectors,
-    pose_problem,
-    warn_if_degenerate,
+    pose_sparse_problem,
+    warn_degenerate_problem,
 )
 from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
@@ -76,7 +76,7 @@ class SparseGreedyPlan(NamedTuple):
     polish: bool
 
 
-def begin(
+def begin_sparse_greedy(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -114,10 +114,10 @@ def begin(
         LabelLaw(label_law, temperature, rho),
         ObjectiveTerms(alpha, relative_alpha, beta, sigma_scale),
     )
-    problem = pose_problem(shards, budget, law, terms, DEFAULTS)
-    warn_if_degenerate(problem, "sparse_greedy")
+    problem = pose_sparse_problem(shards, budget, law, terms, DEFAULTS)
+    warn_degenerate_problem(problem, "sparse_greedy")
     if gain == "exact":
-        check_beta(problem, "sparse_greedy")
+        check_sparse_beta(problem, "sparse_greedy")
     pursuit = GreedyPursuit(problem, GainRule(gain, tau), debias_steps, find_placement(shards))
     return SparseGreedyPlan(pursuit, polish)
 
@@ -127,10 +127,10 @@ def check_sparse_greedy_job(job: Job) -> None:
     check_choice("gain", job.options["gain"], ("linear", "exact"))
     check_positive("tau", job.options["tau"])
     check_integer("debias_steps", job.options["debias_steps"], 0)
-    check_problem(job)
+    check_sparse_options(job)
 
 
-def check_problem(job: Job) -> None:
+def check_sparse_options(job: Job) -> None:
     """Reject the options that describe the problem; both solvers have them."""
     options = job.options
     LabelLaw(options["label_law"], options["temperature"], options["rho"]).check()
@@ -151,27 +151,31 @@ def adapt_label_law(history: History) -> Options:
     return {"temperature": calibrate_temperature(*holdout)}
 
 
-def start(rows: Rows, labelled: Rows | None, plan: SparseGreedyPlan) -> GreedySparseState:
+def start_sparse_greedy(
+    rows: Rows, labelled: Rows | None, plan: SparseGreedyPlan
+) -> GreedySparseState:
     """Compute the vectors of a block; labelled rows are not used."""
-    return start_block(rows, plan.pursuit)
+    return start_pursuit(rows, plan.pursuit)
 
 
-def score(state: GreedySparseState, plan: SparseGreedyPlan) -> Array:
+def score_sparse_greedy(state: GreedySparseState, plan: SparseGreedyPlan) -> Array:
     """The decrease of the objective by each item, up to a constant, ``(n,)``."""
     return state.scores
 
 
-def slack(state: GreedySparseState) -> Array:
+def bound_sparse_greedy_rounding(state: GreedySparseState) -> Array:
     """Bound on the rounding error of each score, ``(n,)``."""
     return state.slack
 
 
-def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: SparseGreedyPlan) -> Floats:
+def exact_sparse_greedy(
+    rows: Rows, labelled: Rows | None, picked: Rows | None, plan: SparseGreedyPlan
+) -> Floats:
     """The scores of a few items in float64, ``(n,)``."""
-    return exact_scores(rows, plan.pursuit)
+    return score_pursuit_exactly(rows, plan.pursuit)
 
 
-def advance(plan: SparseGreedyPlan, picked: Rows) -> SparseGreedyPlan:
+def advance_sparse_greedy(plan: SparseGreedyPlan, picked: Rows) -> SparseGreedyPlan:
     """Update the weights of all picks, including the new one."""
     if not plan.pursuit.problem.degenerate:
         pursuit = plan.pursuit
@@ -179,19 +183,22 @@ def advance(plan: SparseGreedyPlan, picked: Rows) -> SparseGreedyPlan:
     return plan
 
 
-def add(
+def add_sparse_greedy_pick(
     state: GreedySparseState, rows: Rows, picked: Rows, plan: SparseGreedyPlan
 ) -> GreedySparseState:
     """Update the scores of a block after one pick."""
-    return state if plan.pursuit.problem.degenerate else update_block(state, rows, plan.pursuit)
+    pursuit = plan.pursuit
+    return state if pursuit.problem.degenerate else update_pursuit(state, rows, pursuit)
 
 
-def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> AheadPicker:
+def make_sparse_lookahead(
+    strategy: GreedyStrategy, shards: Shards, labelled: Rows | None
+) -> AheadPicker:
     """Make many picks at a time on a GPU; labelled rows are not used."""
     return LookaheadPursuit(strategy, shards)
 
 
-def finish(plan: SparseGreedyPlan, shards: Shards, ids: Ids) -> Choice:
+def finish_sparse_greedy(plan: SparseGreedyPlan, shards: Shards, ids: Ids) -> Choice:
     """Optimize the weights and report the objective."""
     pursuit, problem = plan.pursuit, plan.pursuit.problem
     polished = plan.polish and not problem.degenerate
@@ -225,15 +232,15 @@ STRATEGY = GreedyStrategy(
     needs=("features", "logits"),
     or_needs=(("features", "probabilities"), ("member_probabilities",)),
     weighted=True,
-    begin=begin,
-    start=start,
-    score=score,
-    add=add,
-    advance=advance,
-    finish=finish,
-    ahead=look_ahead,
-    slack=slack,
-    exact=exact,
+    begin=begin_sparse_greedy,
+    start=start_sparse_greedy,
+    score=score_sparse_greedy,
+    add=add_sparse_greedy_pick,
+    advance=advance_sparse_greedy,
+    finish=finish_sparse_greedy,
+    ahead=make_sparse_lookahead,
+    slack=bound_sparse_greedy_rounding,
+    exact=exact_sparse_greedy,
     good_for="a weighted batch whose gradient is that of the whole pool, with uncertain labels",
     reference=read_reference(__doc__),
     cost=estimate_sparse_greedy_cost,

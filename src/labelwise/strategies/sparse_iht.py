@@ -30,16 +30,16 @@ from labelwise.kernels.sparse.problem import (
     ObjectiveTerms,
     SparseProblem,
     build_choice,
-    check_beta,
+    check_sparse_beta,
     compute_vectors,
     find_largest_variances,
-    pose_problem,
-    warn_if_degenerate,
+    pose_sparse_problem,
+    warn_degenerate_problem,
 )
 from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategies.sparse_greedy import REPRESENTS, adapt_label_law, check_problem
+from labelwise.strategies.sparse_greedy import REPRESENTS, adapt_label_law, check_sparse_options
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
@@ -84,15 +84,15 @@ def choose_sparse_iht_batch(
     """
     shards = join_resident_blocks(shards)
     law = LabelLaw(label_law, temperature, rho)
-    problem = pose_problem(
+    problem = pose_sparse_problem(
         shards, budget, law, ObjectiveTerms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS
     )
     if problem.degenerate:
-        warn_if_degenerate(problem, "sparse_iht")
+        warn_degenerate_problem(problem, "sparse_iht")
         ids, _ = find_largest_variances(shards, problem.law, budget)
         picked = compute_vectors(shards.rows(ids), problem.law)
         return build_choice(problem, ids, picked, np.ones(budget), {"polished": False})
-    check_beta(problem, "sparse_iht")
+    check_sparse_beta(problem, "sparse_iht")
     best, made = run_thresholding(
         shards, problem, iterations, debias_steps=debias_steps, projection=projection
     )
@@ -100,7 +100,11 @@ def choose_sparse_iht_batch(
     weights = solve_best_weights(picked[0], best.weights, problem) if polish else best.weights
     facts = {"iterations": made, "polished": polish, "returned": "thresholding"}
     choice = build_choice(problem, best.ids, picked, weights, facts)
-    return _choose_better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
+    return (
+        _choose_better_batch(choice, problem, shards, seed, polish)
+        if compare_with_greedy
+        else choice
+    )
 
 
 def check_sparse_iht_job(job: Job) -> None:
@@ -108,10 +112,10 @@ def check_sparse_iht_job(job: Job) -> None:
     check_choice("projection", job.options["projection"], ("corrected", "printed"))
     check_integer("iterations", job.options["iterations"], 1)
     check_integer("debias_steps", job.options["debias_steps"], 0)
-    check_problem(job)
+    check_sparse_options(job)
 
 
-def _choose_better(
+def _choose_better_batch(
     choice: Choice, problem: SparseProblem, shards: Shards, seed: int, polish: bool
 ) -> Choice:
     """The thresholded batch, or the greedy one if that has a lower objective."""

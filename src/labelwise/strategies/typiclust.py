@@ -57,7 +57,7 @@ def choose_typiclust_batch(
     covered = np.zeros(count, dtype=np.int64)
     if labelled is not None:
         covered = np.bincount(found.nearest(labelled["features"]), minlength=count)
-    ids, scores = _pick_in_turn(shards, found, covered, budget, neighbours)
+    ids, scores = _pick_clusters_in_turn(shards, found, covered, budget, neighbours)
     return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
 
 
@@ -67,7 +67,7 @@ def check_typiclust_job(job: Job) -> None:
     check_integer("neighbours", job.options["neighbours"], 1)
 
 
-def _pick_in_turn(
+def _pick_clusters_in_turn(
     shards: Shards, found: KMeansClusters, covered: NDArray[np.int64], budget: int, neighbours: int
 ) -> tuple[Ids, Floats]:
     """Take items in turn: the cluster with the fewest labels first, then the largest."""
@@ -80,7 +80,7 @@ def _pick_in_turn(
         order = np.lexsort((open_clusters, -sizes[open_clusters], covered[open_clusters]))
         cluster = int(open_clusters[order[0]])
         if cluster not in queues:
-            queues[cluster] = _rank_cluster(shards, found, cluster, neighbours)
+            queues[cluster] = _rank_typical_items(shards, found, cluster, neighbours)
         turn = int(sizes[cluster] - left[cluster])
         ids.append(queues[cluster][0][turn])
         scores.append(queues[cluster][1][turn])
@@ -90,7 +90,7 @@ def _pick_in_turn(
     return np.array(ids, dtype=np.int64), np.array(scores)
 
 
-def _rank_cluster(
+def _rank_typical_items(
     shards: Shards, found: KMeansClusters, cluster: int, neighbours: int
 ) -> tuple[Ids, Floats]:
     """A cluster's items, the most typical first, and their typicality."""

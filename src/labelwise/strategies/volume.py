@@ -52,14 +52,14 @@ def choose_volume_batch(
     columns = ModelColumns(None, bias)
     transform = whiten(shards, columns, rtol=rtol, principal=True).transform
     rank = transform.shape[1]
-    rows = np.concatenate(shards.map(project_block, columns, transform[:, :budget]))
+    rows = np.concatenate(shards.map(whiten_volume_rows, columns, transform[:, :budget]))
     order = np.argsort(shards.ids, kind="stable")  # draws must not depend on the order of rows
     rng = np.random.default_rng(seed if seed >= 0 else [-seed, 1])
     kept = sample_volume(rows[order], budget, rng)
     return Choice(shards.ids[order[kept]], info={"rank": rank, "directions": min(rank, budget)})
 
 
-def project_block(shard: Shard, read: RowReader, transform: Floats) -> Floats:
+def whiten_volume_rows(shard: Shard, read: RowReader, transform: Floats) -> Floats:
     """The whitened rows of a block, ``(n, r)``, on the host."""
     out = np.empty((len(shard), transform.shape[1]))
     for start, product in multiply_chunks(read(shard.rows), transform, double=True):
@@ -75,10 +75,10 @@ def sample_volume(rows: Floats, size: int, rng: np.random.Generator) -> Ids:
     """
     alive = np.arange(len(rows))
     count, renewed = len(rows), len(rows)
-    inverse = _invert_gram(rows)
+    inverse = _invert_volume_gram(rows)
     while count > size:
         if count <= renewed // 2:  # removes the rounding errors of the updates
-            inverse, renewed = _invert_gram(rows[alive[:count]]), count
+            inverse, renewed = _invert_volume_gram(rows[alive[:count]]), count
         # Proposals and thresholds in chunks; positions are scaled to the remaining items.
         for place, threshold in rng.random((min(count, 4096), 2)):
             position = int(place * count)
@@ -94,7 +94,7 @@ def sample_volume(rows: Floats, size: int, rng: np.random.Generator) -> Ids:
     return np.asarray(rng.permutation(np.sort(alive[:count])), dtype=np.int64)
 
 
-def _invert_gram(rows: Floats) -> Floats:
+def _invert_volume_gram(rows: Floats) -> Floats:
     return np.asarray(np.linalg.pinv(rows.T @ rows, hermitian=True))
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from labelwise.arrays import Array
 from labelwise.errors import BadInput
-from labelwise.theory.dynamics import alignment, check_kernel, check_targets
+from labelwise.theory.dynamics import alignment, check_kernel_targets, check_tangent_kernel
 
 JITTER = 1e-8
 """Added to the kernel's diagonal before factorisation, relative to the diagonal's mean."""
@@ -48,10 +48,10 @@ def convergence_error(kernel: Array, targets: Array, *, rate: float, steps: int)
     >>> convergence_error(np.eye(2), np.array([3.0, 4.0]), rate=0.5, steps=1)
     2.5
     """
-    theta = check_kernel(kernel)
-    y = check_targets(targets, len(theta))
+    theta = check_tangent_kernel(kernel)
+    y = check_kernel_targets(targets, len(theta))
     values, vectors = np.linalg.eigh(theta)
-    _check_descent(values, rate, steps)
+    _check_gradient_descent(values, rate, steps)
     left = (1 - rate * values)[:, None] ** steps * (vectors.T @ y)
     return float(np.linalg.norm(left))
 
@@ -65,16 +65,16 @@ def convergence_bounds(
     >>> convergence_bounds(np.eye(2), np.array([3.0, 4.0]), rate=0.5, steps=1)
     (0.0, 12.5)
     """
-    theta = check_kernel(kernel)
-    y = check_targets(targets, len(theta))
-    _check_descent(np.linalg.eigvalsh(theta), rate, steps)
+    theta = check_tangent_kernel(kernel)
+    y = check_kernel_targets(targets, len(theta))
+    _check_gradient_descent(np.linalg.eigvalsh(theta), rate, steps)
     if steps < 1:
         raise BadInput(f"the bounds need at least one step; got {steps}")
     size, aligned = float(np.vdot(y, y)), alignment(theta, y)
     return size - 2 * steps * rate * aligned, size - rate * aligned
 
 
-def _check_descent(values: Array, rate: float, steps: int) -> None:
+def _check_gradient_descent(values: Array, rate: float, steps: int) -> None:
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
         raise BadInput(f"steps must be a whole number, 0 or more; got {steps!r}")
     top, low = float(np.max(values, initial=0.0)), float(np.min(values, initial=0.0))
@@ -98,9 +98,9 @@ def generalisation_bound(kernel: Array, targets: Array, *, jitter: float = JITTE
     >>> generalisation_bound(4 * np.eye(2), np.eye(2), jitter=0.0)
     0.7071067811865476
     """
-    theta = check_kernel(kernel)
+    theta = check_tangent_kernel(kernel)
     n = len(theta)
-    y = check_targets(targets, n)
+    y = check_kernel_targets(targets, n)
     if not (math.isfinite(jitter) and jitter >= 0):
         raise BadInput(f"jitter must be zero or a positive number; got {jitter}")
     steadied = theta + jitter * np.trace(theta) / n * np.eye(n)
@@ -126,9 +126,9 @@ def generalisation_bounds(
     >>> generalisation_bounds(4 * np.eye(2), np.eye(2))
     (0.7071067811865476, 0.7071067811865476)
     """
-    theta = check_kernel(kernel)
+    theta = check_tangent_kernel(kernel)
     n = len(theta)
-    y = check_targets(targets, n)
+    y = check_kernel_targets(targets, n)
     values = np.linalg.eigvalsh(theta)
     low, high = float(values[0]), float(values[-1])
     size, aligned = float(np.vdot(y, y)), alignment(theta, y)

@@ -103,7 +103,7 @@ def label_budgets(
     rule of thumb 100
     bss 1388
     """
-    check_error(error)
+    check_budget_error(error)
     rank, wide = max(rank, 1), max(directions or rank, 1)
     total = max(total, 1.0)
     gamma = theory_gamma(error)
@@ -125,16 +125,16 @@ def label_budgets(
         draws = max(total * math.log(20 * rank) / _CHERNOFF, 2 * total / error)
         formula = "max(T log(20 d) / 0.0289, 2 T / error)"
         found.append(
-            _lewis("lewis", draws, items, law, formula, "bound, all constants known", True)
+            _lewis_budget("lewis", draws, items, law, formula, "bound, all constants known", True)
         )
     growth = total * rank ** max(p / 2 - 1, 0.0)
-    logs = _log(rank) ** 2 * _log(rank * total / error)
+    logs = _log_at_least_one(rank) ** 2 * _log_at_least_one(rank * total / error)
     for power in (2, 4):
         formula = f"error^-{power} T d^max(p/2-1, 0) log(d)^2 log(d T / error)"
         text = "improved analysis" if power == 2 else "the paper's analysis"
         draws = growth * logs / error**power
         kind = f"{text}, constant unknown and taken as 1"
-        found.append(_lewis(f"lewis, 1/error^{power}", draws, items, law, formula, kind))
+        found.append(_lewis_budget(f"lewis, 1/error^{power}", draws, items, law, formula, kind))
     return tuple(found)
 
 
@@ -148,8 +148,8 @@ def pool_size(*, rank: int, condition: float, error: float) -> tuple[float, floa
     >>> [round(size) for size in pool_size(rank=10, condition=20.0, error=0.1)]
     [246, 3663]
     """
-    check_error(error)
-    printed = condition * (_log(rank) + 1 / error)
+    check_budget_error(error)
+    printed = condition * (_log_at_least_one(rank) + 1 / error)
     return printed, max(condition * math.log(20 * max(rank, 1)) / _CHERNOFF, 2 * condition / error)
 
 
@@ -175,13 +175,13 @@ def whole(value: float) -> int:
     return math.ceil(value * (1 - 1e-6))
 
 
-def check_error(error: float) -> None:
+def check_budget_error(error: float) -> None:
     """Reject an error outside (0, 1]."""
     if not 0 < error <= 1:
         raise BadInput(f"error must be above 0 and at most 1; got {error}")
 
 
-def _lewis(
+def _lewis_budget(
     method: str,
     draws: float,
     items: int,
@@ -195,5 +195,5 @@ def _lewis(
     return Budget(method, draws, labels, formula, guidance, sure)
 
 
-def _log(value: float) -> float:
+def _log_at_least_one(value: float) -> float:
     return max(math.log(max(value, 1.0)), 1.0)

@@ -70,13 +70,13 @@ def class_counts(labels: Array, classes: int | None = None) -> Ids:
         raise BadInput(f"labels must be whole numbers, one class per item; got {values.dtype}")
     if values.min() < 0:
         raise BadInput(f"labels must be 0 or more; got {values.min()}")
-    check_classes(classes)
+    check_class_count(classes)
     if classes is not None and values.max() >= classes:
         raise BadInput(f"label {values.max()} is out of range for {classes} classes")
     return np.bincount(values, minlength=classes or 0).astype(np.int64)
 
 
-def check_classes(classes: int | None) -> None:
+def check_class_count(classes: int | None) -> None:
     """Reject a number of classes below 1; None means unknown."""
     if classes is not None and classes < 1:
         raise BadInput(f"classes must be 1 or more; got {classes}")

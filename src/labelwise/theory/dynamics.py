@@ -59,11 +59,11 @@ def approximation_ratio(gradients: Array, labelled: Array = None) -> float:
     0.5
     """
     if isinstance(gradients, Factored):
-        rows = _convert_factors(gradients)
+        rows = _convert_gradient_factors(gradients)
         norms = factored.squared_norms(rows)
         together = factored.weighted_sum(rows, np.ones(len(rows))).ravel()
     else:
-        plain = _check_matrix(gradients, "gradients")
+        plain = _check_finite_matrix(gradients, "gradients")
         norms = np.vecdot(plain, plain)
         together = plain.sum(axis=0)
     cross = 0.0
@@ -89,7 +89,7 @@ def approximation_ratio_of_gram(gram: Array, products: Array = None) -> float:
     >>> approximation_ratio_of_gram(np.ones((4, 4)))
     0.25
     """
-    matrix = check_kernel(gram, "gram")
+    matrix = check_tangent_kernel(gram, "gram")
     cross = 0.0
     if products is not None:
         found = np.asarray(to_numpy(products), dtype=np.float64)
@@ -114,7 +114,7 @@ def last_layer_kernel(features: Array, *, bias: bool = True) -> Floats:
     array([[6., 3.],
            [3., 2.]])
     """
-    rows = _check_matrix(features, "features")
+    rows = _check_finite_matrix(features, "features")
     return np.asarray(rows @ rows.T + (1.0 if bias else 0.0))
 
 
@@ -130,12 +130,12 @@ def alignment(kernel: Array, targets: Array) -> float:
     4.0
     """
     if isinstance(kernel, Factored):
-        rows = _convert_factors(kernel)
-        y = check_targets(targets, len(rows))
+        rows = _convert_gradient_factors(kernel)
+        y = check_kernel_targets(targets, len(rows))
         sums = (factored.weighted_sum(rows, column) for column in y.T)
         return float(sum(np.vdot(matrix, matrix) for matrix in sums))
-    theta = check_kernel(kernel)
-    y = check_targets(targets, len(theta))
+    theta = check_tangent_kernel(kernel)
+    y = check_kernel_targets(targets, len(theta))
     return float(np.vdot(y, theta @ y))
 
 
@@ -164,9 +164,9 @@ def one_hot(labels: Array, classes: int | None = None) -> Floats:
     return np.eye(len(class_counts(labels, classes)))[np.asarray(to_numpy(labels), dtype=np.int64)]
 
 
-def check_kernel(kernel: Array, name: str = "kernel") -> Floats:
+def check_tangent_kernel(kernel: Array, name: str = "kernel") -> Floats:
     """A square, symmetric, finite matrix in float64."""
-    theta = _check_matrix(kernel, name)
+    theta = _check_finite_matrix(kernel, name)
     if theta.shape[0] != theta.shape[1]:
         raise BadInput(f"{name} must be square, one row and column per item; got {theta.shape}")
     slack = 1e-5 * float(np.max(np.abs(theta), initial=0.0))
@@ -175,7 +175,7 @@ def check_kernel(kernel: Array, name: str = "kernel") -> Floats:
     return theta
 
 
-def check_targets(targets: Array, n: int) -> Floats:
+def check_kernel_targets(targets: Array, n: int) -> Floats:
     """Targets as a finite ``(n, K)`` matrix in float64."""
     y = np.asarray(to_numpy(targets), dtype=np.float64)
     y = y[:, None] if y.ndim == 1 else y
@@ -184,7 +184,7 @@ def check_targets(targets: Array, n: int) -> Floats:
     return y
 
 
-def _check_matrix(values: Array, name: str) -> Floats:
+def _check_finite_matrix(values: Array, name: str) -> Floats:
     matrix = np.asarray(to_numpy(values), dtype=np.float64)
     if matrix.ndim != 2:
         raise BadInput(f"{name} must have two axes; got shape {matrix.shape}")
@@ -193,8 +193,8 @@ def _check_matrix(values: Array, name: str) -> Floats:
     return matrix
 
 
-def _convert_factors(rows: Factored) -> Factored:
-    return Factored(_check_matrix(rows.a, "a"), _check_matrix(rows.h, "h"))
+def _convert_gradient_factors(rows: Factored) -> Factored:
+    return Factored(_check_finite_matrix(rows.a, "a"), _check_finite_matrix(rows.h, "h"))
 
 
 class Agreement(NamedTuple):
@@ -228,9 +228,9 @@ def dynamics_agreement(
     """
     from scipy.stats import kendalltau
 
-    theta = check_kernel(kernel)
+    theta = check_tangent_kernel(kernel)
     n = len(theta)
-    f, y = check_targets(outputs, n), check_targets(targets, n)
+    f, y = check_kernel_targets(outputs, n), check_kernel_targets(targets, n)
     if not (0 <= labelled < n and 0 < batch <= n - labelled and draws >= 2):
         raise BadInput(
             f"cannot draw {draws} batches of {batch} from {n - labelled} items; give 1 to "

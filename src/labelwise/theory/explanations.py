@@ -25,11 +25,16 @@ from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows, read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds
-from labelwise.theory.coverage import check_classes, class_counts, imbalance_ratio, model_coverage
+from labelwise.theory.coverage import (
+    check_class_count,
+    class_counts,
+    imbalance_ratio,
+    model_coverage,
+)
 from labelwise.theory.dynamics import (
     alignment,
     approximation_ratio,
-    check_kernel,
+    check_tangent_kernel,
     dynamics_agreement,
     last_layer_kernel,
     one_hot,
@@ -38,10 +43,10 @@ from labelwise.theory.mmd import Discrepancy, pool_mmd, subset_mmd
 from labelwise.theory.pool import (
     Features,
     WeightedPicks,
-    as_pool,
-    check_picks,
+    as_feature_shards,
+    check_weighted_picks,
     count_models,
-    read_model,
+    make_model_reader,
     read_picked_rows,
 )
 from labelwise.theory.spectrum import (
@@ -96,12 +101,12 @@ class ExplanationInputs:
     @cached_property
     def chosen(self) -> WeightedPicks:
         """The picks' ids and weights."""
-        return check_picks(self.picks, len(self.shards))
+        return check_weighted_picks(self.picks, len(self.shards))
 
     @cached_property
     def features(self) -> Floats:
         """The picks' features in the first model, ``(b, d)``."""
-        return read_picked_rows(self.shards, self.picks.ids, read_model(0))
+        return read_picked_rows(self.shards, self.picks.ids, make_model_reader(0))
 
     @cached_property
     def probabilities(self) -> Floats | None:
@@ -118,7 +123,7 @@ def read_probabilities(rows: Rows) -> Floats | None:
     return np.asarray(to_numpy(float64(value)))
 
 
-def measure_size(case: ExplanationInputs) -> Finding:
+def measure_effective_size(case: ExplanationInputs) -> Finding:
     """Number of equally weighted picks with the same variance."""
     weights = case.chosen.weights
     effective = float(weights.sum() ** 2 / (weights @ weights))
@@ -128,7 +133,7 @@ def measure_size(case: ExplanationInputs) -> Finding:
     return Finding("effective size", values, formula, describe_size(effective, len(weights)))
 
 
-def measure_model(case: ExplanationInputs, model: int) -> list[Finding]:
+def measure_model_spectrum(case: ExplanationInputs, model: int) -> list[Finding]:
     """The spectrum and the distortion in the features of one model."""
     suffix = f", model {model + 1}" if case.models > 1 else ""
     known: dict[str, Any] = {"model": model, "bias": case.bias, "rtol": case.rtol}
@@ -161,11 +166,11 @@ def measure_coverage(case: ExplanationInputs) -> list[Finding]:
         return []
     settings = LewisSettings(p=case.p, tol=1e-4, rtol=case.rtol, double=True)
     every = [
-        iterate_lewis_weights(case.shards, settings, read_model(model, case.bias)).weights
+        iterate_lewis_weights(case.shards, settings, make_model_reader(model, case.bias)).weights
         for model in range(case.models)
     ]
     values = {f"{t:g}": model_coverage(every, t, ids=case.shards.ids) for t in PERCENTS}
-    text = describe_coverage(10.0, values["10"], case.models)
+    text = describe_model_coverage(10.0, values["10"], case.models)
     formula = "kappa(t) = mean over models of |top t % of the model and shared top t %| / |t %|"
     return [Finding("coverage", values, formula, text)]
 
@@ -198,7 +203,7 @@ def _read_host_features(rows: Rows) -> Floats:
     return np.asarray(to_numpy(float64(read_features(rows, 0))))
 
 
-def measure_classes(case: ExplanationInputs) -> list[Finding]:
+def measure_class_imbalance(case: ExplanationInputs) -> list[Finding]:
     """Balance of the picked classes; of predicted classes if labels are unknown."""
     predicted = case.labels is None
     labels, classes = case.labels, case.classes
@@ -219,7 +224,7 @@ def measure_classes(case: ExplanationInputs) -> list[Finding]:
     return [Finding("class imbalance", values, formula, text)]
 
 
-def measure_gradients(case: ExplanationInputs) -> list[Finding]:
+def measure_approximation_ratio(case: ExplanationInputs) -> list[Finding]:
     """Gain of the batch, item by item and as a whole."""
     if case.probabilities is None:
         return []
@@ -234,11 +239,11 @@ def measure_gradients(case: ExplanationInputs) -> list[Finding]:
     gradients = Factored(case.probabilities - guesses, case.features)
     value = approximation_ratio(gradients, summed)
     formula = "R = sum over picks of (|g|^2 + 2 g.gS) / (|gQ|^2 + 2 gQ.gS), last layer"
-    text = describe_ratio(value, summed is None)
+    text = describe_approximation_ratio(value, summed is None)
     return [Finding("approximation ratio", {"ratio": value}, formula, text)]
 
 
-def measure_kernels(case: ExplanationInputs) -> list[Finding]:
+def measure_alignment(case: ExplanationInputs) -> list[Finding]:
     """The alignment of the labels and the bound B."""
     if case.labels is None:
         return []
@@ -272,11 +277,11 @@ def _measure_bound(
         singular = bool(np.linalg.matrix_rank(theta, hermitian=True) < b)
         values = {"bound": generalisation_bound(theta, targets), "singular": singular}
         values |= {"from_alignment": low, "at_most": high}
-    text = describe_bound(values["bound"], values["singular"])
+    text = describe_generalisation_bound(values["bound"], values["singular"])
     return Finding("bound B", values, f"B = sqrt(2 Tr(Y^T K^-1 Y) / b); {name}", text)
 
 
-def measure_batches(case: ExplanationInputs) -> list[Finding]:
+def measure_dynamics_agreement(case: ExplanationInputs) -> list[Finding]:
     """Rank random batches of the pool, each as large as a quarter of the items compared."""
     n = len(case.shards)
     if case.pool_labels is None or case.probabilities is None or n < 8:
@@ -367,11 +372,11 @@ def explain(
     >>> found["spectrum"]["inside"]
     True
     """
-    check_classes(classes)
-    shards = as_pool(features, probabilities=probabilities)
+    check_class_count(classes)
+    shards = as_feature_shards(features, probabilities=probabilities)
     if labelled is not None and not len(read_features(labelled, 0)):
         labelled = None
-    own, whole = _split_labels(picks, shards, labels)
+    own, whole = _split_pool_labels(picks, shards, labels)
     case = ExplanationInputs(
         picks,
         shards,
@@ -383,24 +388,24 @@ def explain(
         whole,
         classes,
         labelled,
-        None if kernel is None else check_kernel(kernel),
+        None if kernel is None else check_tangent_kernel(kernel),
         seed,
     )
-    findings = [measure_size(case)]
+    findings = [measure_effective_size(case)]
     for model in range(case.models):
-        findings += measure_model(case, model)
+        findings += measure_model_spectrum(case, model)
         shards.progress("models", model + 1, case.models)
     findings += (
         measure_coverage(case)
         + measure_discrepancies(case)
-        + measure_classes(case)
-        + measure_gradients(case)
+        + measure_class_imbalance(case)
+        + measure_approximation_ratio(case)
     )
-    findings += measure_kernels(case) + measure_batches(case)
+    findings += measure_alignment(case) + measure_dynamics_agreement(case)
     return Explanation(len(picks), len(shards), tuple(findings))
 
 
-def _split_labels(
+def _split_pool_labels(
     picks: Selection, shards: Shards, labels: Array | None
 ) -> tuple[Ids | None, Ids | None]:
     """The labels of the picks and of the whole pool; None where unknown."""
@@ -465,7 +470,7 @@ def describe_distortion(found: Distortion) -> str:
     return text + (": good" if fine else ": too wide, the picks do not represent the pool")
 
 
-def describe_coverage(percent: float, value: float, models: int) -> str:
+def describe_model_coverage(percent: float, value: float, models: int) -> str:
     """Sentence on the coverage of several models."""
     text = (
         f"of the top {percent:g} % of items for one model, {100 * value:.0f} % are in the shared "
@@ -493,7 +498,7 @@ def describe_imbalance(ratio: float, missing: int, predicted: bool, pool: float 
     return text + ": check that rare classes matter, or weigh them"
 
 
-def describe_ratio(value: float, converged: bool) -> str:
+def describe_approximation_ratio(value: float, converged: bool) -> str:
     """Sentence on the approximation ratio."""
     if math.isnan(value):
         return "the batch as a whole gains nothing, so the ratio is undefined; train further first"
@@ -515,7 +520,7 @@ def describe_alignment(value: float, relative: float) -> str:
     return f"{text}: part of them lies along weak directions and trains slowly"
 
 
-def describe_bound(value: float, singular: bool) -> str:
+def describe_generalisation_bound(value: float, singular: bool) -> str:
     """Sentence on the generalisation bound B; NaN where it was not computed."""
     if math.isnan(value):
         return "not computed: there are too many picks to factor their kernel"

@@ -28,14 +28,14 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids
 from labelwise.errors import BadInput
 from labelwise.selection.result import Selection
-from labelwise.theory.dynamics import check_kernel
+from labelwise.theory.dynamics import check_tangent_kernel
 from labelwise.theory.pool import (
     Features,
-    as_pool,
-    check_picks,
-    read_model,
+    as_feature_shards,
+    check_weighted_picks,
+    make_model_reader,
     read_picked_rows,
-    sum_moments,
+    sum_pool_moments,
 )
 
 
@@ -69,7 +69,7 @@ def subset_mmd(kernel: Array, first: int) -> Discrepancy:
     >>> subset_mmd(np.eye(4) + 1, 2).squared
     0.0
     """
-    theta = check_kernel(kernel)
+    theta = check_tangent_kernel(kernel)
     n = len(theta)
     if not 2 <= first <= n:
         raise BadInput(f"the first group must have 2 to {n} items; got {first}")
@@ -95,42 +95,42 @@ def pool_mmd(
     >>> round(pool_mmd(Selection(np.array([2, 3])), pool).squared, 6)
     8.0
     """
-    shards = as_pool(features)
+    shards = as_feature_shards(features)
     n = len(shards)
-    ids, weights, _ = check_picks(picks, n)
+    ids, weights, _ = check_weighted_picks(picks, n)
     if len(ids) < 2 or np.count_nonzero(weights) < 2:
         raise BadInput("MMD compares pairs; give 2 picks or more with a weight above zero")
     if kernel is not None:
-        return _with_kernel(check_kernel(kernel), _positions(shards.ids, ids), weights)
-    read = read_model(model)
-    pool = sum_moments(shards, read)
+        return _kernel_mmd(check_tangent_kernel(kernel), _positions(shards.ids, ids), weights)
+    read = make_model_reader(model)
+    pool = sum_pool_moments(shards, read)
     if not np.isfinite(pool.squares):
         raise BadInput("the features hold NaN or infinity, or overflow; leave out these items")
     # Sums over pairs of distinct items: the whole sum without its diagonal.
     rows = read_picked_rows(shards, ids, read)
     squares = np.vecdot(rows, rows)
     near = weights @ rows
-    shared = 1 / _pairs(weights) * (float(near @ near) - float(weights**2 @ squares))
+    shared = 1 / _sum_pick_pairs(weights) * (float(near @ near) - float(weights**2 @ squares))
     others = (float(pool.total @ pool.total) - pool.squares) / (n * n - n)
     cross = (float(near @ pool.total) - float(weights @ squares)) / (weights.sum() * (n - 1))
     # The spread of random picks follows from the covariance of the features.
     mean = pool.total / n
     covariance = pool.gram / n - np.outer(mean, mean)
-    spread = _spread(float(np.vdot(covariance, covariance)), weights, n)
+    spread = _estimate_mmd_spread(float(np.vdot(covariance, covariance)), weights, n)
     return Discrepancy(float(shared + others - 2 * cross), pool.squares / n, spread)
 
 
-def _with_kernel(theta: Floats, chosen: Ids, weights: Floats) -> Discrepancy:
+def _kernel_mmd(theta: Floats, chosen: Ids, weights: Floats) -> Discrepancy:
     n = len(theta)
     if len(chosen) and chosen.max() >= n:
         raise BadInput(f"the kernel has {n} rows but the pool more; give one row per item")
     own = np.diagonal(theta)
     part = theta[np.ix_(chosen, chosen)]
-    shared = (weights @ part @ weights - weights**2 @ own[chosen]) / _pairs(weights)
+    shared = (weights @ part @ weights - weights**2 @ own[chosen]) / _sum_pick_pairs(weights)
     others = (theta.sum() - own.sum()) / (n * n - n)
     cross = weights @ (theta[chosen].sum(axis=1) - own[chosen]) / (weights.sum() * (n - 1))
     centred = theta - theta.mean(axis=0) - theta.mean(axis=1)[:, None] + theta.mean()
-    spread = _spread(float(np.vdot(centred, centred)) / n**2, weights, n)
+    spread = _estimate_mmd_spread(float(np.vdot(centred, centred)) / n**2, weights, n)
     return Discrepancy(float(shared + others - 2 * cross), float(own.mean()), spread)
 
 
@@ -139,12 +139,12 @@ def _positions(ids: Ids, chosen: Ids) -> Ids:
     return order[np.searchsorted(ids, chosen, sorter=order)]
 
 
-def _pairs(weights: Floats) -> float:
+def _sum_pick_pairs(weights: Floats) -> float:
     """Total weight of all ordered pairs of distinct picks."""
     return float(weights.sum() ** 2 - weights @ weights)
 
 
-def _spread(energy: float, weights: Floats, n: int) -> float:
+def _estimate_mmd_spread(energy: float, weights: Floats, n: int) -> float:
     """Standard deviation of the estimate for random picks; ``energy`` is ``tr C^2``."""
     size = float(weights.sum() ** 2 / (weights @ weights))
     left = max(0.0, 1 - len(weights) / n)

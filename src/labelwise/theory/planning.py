@@ -32,11 +32,17 @@ import numpy as np
 from labelwise.arrays import Array, Floats, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.bases import MOST_COLUMNS, ModelColumns, SubdividedShards
-from labelwise.kernels.linear.leverage import RowReader, project_rows, whiten
+from labelwise.kernels.linear.leverage import RowReader, compute_leverage, whiten
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
-from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size, whole
-from labelwise.theory.pool import Features, as_pool, count_models, read_model, sum_moments
+from labelwise.theory.budgets import Budget, check_budget_error, label_budgets, pool_size, whole
+from labelwise.theory.pool import (
+    Features,
+    as_feature_shards,
+    count_models,
+    make_model_reader,
+    sum_pool_moments,
+)
 
 SHARES = tuple(float(value) for value in np.round(np.geomspace(0.1, 100, 61), 6))
 """Percentages of items at which the concentration curve is evaluated."""
@@ -145,17 +151,17 @@ def plan(
     >>> [model.rank for model in found.models], round(found.total, 6), found.bound
     ([8, 8], 8.0, 16.0)
     """
-    check_error(error)
+    check_budget_error(error)
     if not (np.isfinite(ridge) and ridge > 0):
         raise BadInput(f"ridge must be a positive number; got {ridge}")
     settings = LewisSettings(p=p, tol=tol, rtol=rtol, double=True)
-    shards = as_pool(features)
+    shards = as_feature_shards(features)
     count, n = count_models(shards), len(shards)
     shared = np.zeros(n)
     found: list[ModelPlan] = []
     for model in range(count):
         ranks = sum(entry.rank for entry in found)
-        part, weights = _look(shards, read_model(model), settings, ridge)
+        part, weights = _plan_model(shards, make_model_reader(model), settings, ridge)
         shared = np.maximum(shared, weights)
         bound = float(min(ranks + part["rank"], n))
         found.append(ModelPlan(**part, total=float(shared.sum()), bound=bound))
@@ -180,18 +186,18 @@ def plan(
     )
 
 
-def _look(
+def _plan_model(
     shards: Shards, read: RowReader, settings: LewisSettings, ridge: float
 ) -> tuple[dict[str, Any], Floats]:
     """The `ModelPlan` fields of one model except the totals, and its Lewis weights ``(n,)``."""
     n = len(shards)
     basis = whiten(shards, read, rtol=settings.rtol)
-    leverage = project_rows(shards, read, basis, double=True)
+    leverage = compute_leverage(shards, read, basis, double=True)
     if settings.p == 2:
         weights = leverage
     else:
         weights = iterate_lewis_weights(shards, settings, read).weights
-    energies = np.clip(np.linalg.eigvalsh(sum_moments(shards, read).gram)[::-1], 0.0, None)
+    energies = np.clip(np.linalg.eigvalsh(sum_pool_moments(shards, read).gram)[::-1], 0.0, None)
     level = ridge * float(energies.sum()) / max(basis.rank, 1)
     peak, squares = float(leverage.max(initial=0.0)), float(leverage @ leverage)
     top_1, top_10 = share_of_top(leverage, (1.0, 10.0))
@@ -260,14 +266,14 @@ def describe_plan(plan: Plan) -> list[str]:
     >>> lines[0]
     'all 4 features are independent; 4.0 directions matter at the stated ridge'
     """
-    lines = [*_describe_features(plan), _describe_leverage(plan)]
+    lines = [*_describe_ranks(plan), _describe_leverage(plan)]
     if len(plan.models) > 1:
-        lines.append(_describe_total(plan))
-    lines += [_describe_labels(plan), _describe_pool(plan)]
+        lines.append(_describe_lewis_total(plan))
+    lines += [_describe_label_budget(plan), _describe_pool_size(plan)]
     return lines
 
 
-def _describe_features(plan: Plan) -> list[str]:
+def _describe_ranks(plan: Plan) -> list[str]:
     texts = []
     for number, model in enumerate(plan.models, 1):
         name = f"model {number}: " if len(plan.models) > 1 else ""
@@ -291,7 +297,7 @@ def _describe_leverage(plan: Plan) -> str:
     return text + ": a few items carry whole directions that random picks would miss"
 
 
-def _describe_total(plan: Plan) -> str:
+def _describe_lewis_total(plan: Plan) -> str:
     least = max(model.rank for model in plan.models)  # T of models that need the same items
     room = plan.bound - least
     share = (plan.total - least) / room if room > 0 else 1.0
@@ -302,7 +308,7 @@ def _describe_total(plan: Plan) -> str:
     return text + ": the models need different items, sharing a selection saves little"
 
 
-def _describe_labels(plan: Plan) -> str:
+def _describe_label_budget(plan: Plan) -> str:
     text = f"for an error of {plan.error:g}, start with about {whole(plan.budgets[0].labels):,} "
     sure = [budget for budget in plan.budgets if budget.known and whole(budget.labels) < plan.items]
     if not sure:
@@ -311,7 +317,7 @@ def _describe_labels(plan: Plan) -> str:
     return text + f"labels; {whole(best.labels):,} with {best.method} are enough by its bound"
 
 
-def _describe_pool(plan: Plan) -> str:
+def _describe_pool_size(plan: Plan) -> str:
     if plan.items >= plan.pool_proved:
         return f"{plan.items:,} items are provably enough to represent their distribution"
     if plan.items >= plan.pool_printed:

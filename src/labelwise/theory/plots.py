@@ -47,24 +47,26 @@ def plan_figure(plan: Plan) -> Figure:
     shape, size = ((2, 2), (10.4, 7.6)) if several else ((1, 3), (14.0, 4.3))
     with rc_context(_FONTS):
         figure = Figure(figsize=size, layout="constrained")
-        for axes, draw in zip(np.ravel(figure.subplots(*shape)), _choose_panels(plan), strict=True):
-            _draw_panel(axes, draw, plan)
+        for axes, draw in zip(
+            np.ravel(figure.subplots(*shape)), _choose_plan_panels(plan), strict=True
+        ):
+            _draw_plan_panel(axes, draw, plan)
         models = f"{len(plan.models)} models" if several else "one model"
         figure.suptitle(f"{plan.items:,} items, {models}, p = {plan.p:g}", fontsize=12)
     return figure
 
 
-def _choose_panels(plan: Plan) -> list[Callable[[Axes, Plan], None]]:
+def _choose_plan_panels(plan: Plan) -> list[Callable[[Axes, Plan], None]]:
     several = len(plan.models) > 1
     return [
         _draw_concentration,
-        *([_draw_growth] if several else []),
+        *([_draw_lewis_growth] if several else []),
         _draw_directions,
-        _draw_labels,
+        _draw_label_budgets,
     ]
 
 
-def _draw_panel(axes: Axes, draw: Callable[[Axes, Plan], None], plan: Plan) -> None:
+def _draw_plan_panel(axes: Axes, draw: Callable[[Axes, Plan], None], plan: Plan) -> None:
     draw(axes, plan)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color=_GRID, linewidth=0.7)
@@ -95,7 +97,7 @@ def _draw_concentration(axes: Axes, plan: Plan) -> None:
     axes.legend(frameon=False, loc="upper left")
 
 
-def _draw_growth(axes: Axes, plan: Plan) -> None:
+def _draw_lewis_growth(axes: Axes, plan: Plan) -> None:
     numbers = np.arange(1, len(plan.models) + 1)
     bound = [model.bound for model in plan.models]
     ranks = [model.rank for model in plan.models]
@@ -133,7 +135,7 @@ def _draw_directions(axes: Axes, plan: Plan) -> None:
     axes.legend(frameon=False, loc="lower left")
 
 
-def _draw_labels(axes: Axes, plan: Plan) -> None:
+def _draw_label_budgets(axes: Axes, plan: Plan) -> None:
     least = min(0.01, plan.error / 3)
     errors = np.geomspace(least, 1, 50)
     kinds = {"rule of thumb": "rule of thumb", "bss": "bss, bound"}
@@ -162,10 +164,10 @@ def _draw_labels(axes: Axes, plan: Plan) -> None:
 def render_plan_page(plan: Plan, names: Sequence[str] | None = None) -> str:
     """Render the page of a plan: reading, drawings, models and budgets."""
     drawings = []
-    for draw in _choose_panels(plan):
+    for draw in _choose_plan_panels(plan):
         with rc_context(_FONTS | _PAGE_COLOURS):
             panel = Figure(figsize=(5.2, 3.8), layout="constrained")
-            _draw_panel(panel.subplots(), draw, plan)
+            _draw_plan_panel(panel.subplots(), draw, plan)
             title = panel.axes[0].get_title(loc="left")
             written = io.StringIO()
             panel.savefig(written, format="svg", transparent=True, metadata={"Date": None})

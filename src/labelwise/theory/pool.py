@@ -9,7 +9,7 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, float64, is_array, namespace, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.leverage import RowReader
-from labelwise.kernels.linear.row_chunks import iterate_chunks
+from labelwise.kernels.linear.row_chunks import iterate_row_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import read_features
 from labelwise.selection.result import Selection
@@ -18,12 +18,12 @@ Features = Array | Sequence[Array] | Shards
 """``(n, d)`` features of a pool, a list of such arrays (one per model), or shards of them."""
 
 
-def read_model(model: int = 0, bias: bool = False) -> RowReader:
+def make_model_reader(model: int = 0, bias: bool = False) -> RowReader:
     """A reader of the ``(n, d)`` features of one model, optionally with a constant column."""
     return partial(read_features, model=model, bias=bias)
 
 
-def as_pool(features: Features, **others: Array) -> Shards:
+def as_feature_shards(features: Features, **others: Array) -> Shards:
     """Blocks of an array, or of one per model, with ``others``; blocks are returned as they are."""
     if hasattr(features, "map") and hasattr(features, "sum") and not is_array(features):
         return cast(Shards, features)
@@ -66,7 +66,7 @@ class WeightedPicks(NamedTuple):
     weighted: bool
 
 
-def check_picks(picks: Selection, n: int) -> WeightedPicks:
+def check_weighted_picks(picks: Selection, n: int) -> WeightedPicks:
     """The ids and weights of a selection from ``n`` items; invalid weights are rejected."""
     if not len(picks):
         raise BadInput("the selection is empty; there is nothing to explain")
@@ -95,16 +95,16 @@ class PoolMoments(NamedTuple):
     gram: Floats
 
 
-def sum_moments(shards: Shards, read: RowReader) -> PoolMoments:
+def sum_pool_moments(shards: Shards, read: RowReader) -> PoolMoments:
     """Sum the moments of the pool in one pass, in float64."""
-    found: tuple[Floats, Floats] = shards.sum(_sum_block, read)
+    found: tuple[Floats, Floats] = shards.sum(_sum_block_moments, read)
     return PoolMoments(found[0], float(np.trace(found[1])), found[1])
 
 
-def _sum_block(shard: Shard, read: RowReader) -> tuple[Floats, Floats]:
+def _sum_block_moments(shard: Shard, read: RowReader) -> tuple[Floats, Floats]:
     rows = read(shard.rows)
     total, gram = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
-    for _, chunk in iterate_chunks(rows, double=True):
+    for _, chunk in iterate_row_chunks(rows, double=True):
         xp = namespace(chunk)
         total += to_numpy(xp.sum(chunk, axis=0))
         gram += to_numpy(xp.matrix_transpose(chunk) @ chunk)

@@ -41,20 +41,20 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.leverage import RowReader, Whitening, project_rows, whiten
-from labelwise.kernels.linear.row_chunks import iterate_chunks
+from labelwise.kernels.linear.leverage import RowReader, Whitening, compute_leverage, whiten
+from labelwise.kernels.linear.row_chunks import iterate_row_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.pool import (
     Features,
     WeightedPicks,
-    as_pool,
+    as_feature_shards,
     check_distribution,
-    check_picks,
-    read_model,
+    check_weighted_picks,
+    make_model_reader,
     read_picked_rows,
-    sum_moments,
+    sum_pool_moments,
 )
 
 BAND = (0.75, 1.25)  # Range of the eigenvalues that the theory requires
@@ -128,9 +128,9 @@ def weighted_spectrum(
     >>> [round(float(value), 6) for value in found.values], found.inside
     ([0.75, 1.0], True)
     """
-    shards = as_pool(features)
-    read = read_model(model, bias)
-    ids, weights, _ = check_picks(picks, len(shards))
+    shards = as_feature_shards(features)
+    read = make_model_reader(model, bias)
+    ids, weights, _ = check_weighted_picks(picks, len(shards))
     if distribution is None:
         transform = whiten(shards, read, rtol=rtol).transform
     else:
@@ -192,19 +192,22 @@ def near_orthonormality(
     >>> found.dimension, bool(near_orthonormality(pool).rho < 1e-10 < found.rho < 0.5)
     (3, True)
     """
-    shards = as_pool(features)
-    read: RowReader = read_model(model, bias)
+    shards = as_feature_shards(features)
+    read: RowReader = make_model_reader(model, bias)
     if distribution is None:
         pool = shards
     else:
-        pool, read = _scale_rows(shards, read_model(model, bias), distribution), read_features
+        pool, read = (
+            _scale_rows(shards, make_model_reader(model, bias), distribution),
+            read_features,
+        )
     if sample is None:
         basis = whiten(pool, read, rtol=rtol).transform
     else:
         rows = read_picked_rows(pool, np.asarray(to_numpy(sample), dtype=np.int64), read)
         basis = whiten(LocalShards.of(features=rows), read_features, rtol=rtol).transform
     # The Gram matrix of the basis over the pool, with a unit diagonal.
-    gram = basis.T @ sum_moments(pool, read).gram @ basis
+    gram = basis.T @ sum_pool_moments(pool, read).gram @ basis
     norms = np.sqrt(np.diag(gram))
     gram = gram / np.where(norms > 0, norms, 1.0)[:, None] / np.where(norms > 0, norms, 1.0)
     values = np.linalg.eigvalsh(gram) if len(gram) else np.ones(1)
@@ -232,7 +235,7 @@ class Distortion:
 
 
 @dataclass(frozen=True)
-class _Problem:
+class DistortionProblem:
     """Inputs of the ratio ``rho``; ``rows`` ``(b, d)`` are the features of the picks."""
 
     shards: Shards
@@ -245,7 +248,7 @@ class _Problem:
     def ratios(self, directions: Floats) -> tuple[Floats, Floats]:
         """``log rho`` of directions ``(r, s)``, ``(s,)``, and its gradient, ``(r, s)``."""
         columns = self.transform @ directions
-        pool, slope = self.shards.sum(_powers, self.read, columns, self.p)
+        pool, slope = self.shards.sum(_sum_powers, self.read, columns, self.p)
         products = self.rows @ columns
         sizes = np.abs(products)
         seen = self.weights @ sizes**self.p
@@ -285,26 +288,26 @@ def embedding_distortion(
         raise BadInput(f"p must be 1 or more; got {p}")
     if starts < 1 or rounds < 1:
         raise BadInput(f"starts and rounds must be 1 or more; got {starts} and {rounds}")
-    shards = as_pool(features)
+    shards = as_feature_shards(features)
     spectrum = weighted_spectrum(picks, shards, model=model, bias=bias, rtol=rtol)
     if p == 2 or spectrum.rank == 0:
         return Distortion(spectrum.lower, spectrum.upper, float(p), True)
-    read = read_model(model, bias)
-    chosen = check_picks(picks, len(shards))
+    read = make_model_reader(model, bias)
+    chosen = check_weighted_picks(picks, len(shards))
     rows = read_picked_rows(shards, chosen.ids, read)
-    problem = _Problem(shards, read, spectrum.transform, rows, chosen.weights, float(p))
-    first = _starts(problem, spectrum, chosen, starts, seed)
-    logs = _search(problem, first, starts, rounds)
+    problem = DistortionProblem(shards, read, spectrum.transform, rows, chosen.weights, float(p))
+    first = _choose_start_directions(problem, spectrum, chosen, starts, seed)
+    logs = _search_ratios(problem, first, starts, rounds)
     return Distortion(float(np.exp(logs.min())), float(np.exp(logs.max())), float(p), False)
 
 
-def _starts(
-    problem: _Problem, spectrum: Spectrum, chosen: WeightedPicks, count: int, seed: int
+def _choose_start_directions(
+    problem: DistortionProblem, spectrum: Spectrum, chosen: WeightedPicks, count: int, seed: int
 ) -> Floats:
     """Unit start directions ``(r, s)``, chosen for a likely large distortion."""
     shards, rank = problem.shards, spectrum.rank
     basis = Whitening(spectrum.transform, 1.0)
-    leverage = project_rows(shards, problem.read, basis, double=True)
+    leverage = compute_leverage(shards, problem.read, basis, double=True)
     top = shards.ids[largest(leverage, min(count, len(shards)), shards.ids)]
     heavy = chosen.ids[largest(chosen.weights, min(count, len(chosen.ids)), chosen.ids)]
     items = np.concatenate([top, heavy])
@@ -312,10 +315,10 @@ def _starts(
     random = np.random.default_rng([seed % 2**64, 0xE3]).standard_normal((rank, count))
     half = max(1, count // 2)
     outer = np.concatenate([spectrum.vectors[:, :half], spectrum.vectors[:, -half:]], axis=1)
-    return _unit(np.concatenate([outer, own, random], axis=1))
+    return _normalize_directions(np.concatenate([outer, own, random], axis=1))
 
 
-def _search(problem: _Problem, first: Floats, count: int, rounds: int) -> Floats:
+def _search_ratios(problem: DistortionProblem, first: Floats, count: int, rounds: int) -> Floats:
     """Minimize and maximize ``log rho`` by gradient steps from the best start directions."""
     logs, slopes = problem.ratios(first)
     every = np.arange(first.shape[1])
@@ -328,7 +331,7 @@ def _search(problem: _Problem, first: Floats, count: int, rounds: int) -> Floats
     for _ in range(rounds):
         if not np.isfinite(best).all():  # rho = 0: no pick covers this direction
             break
-        moved = _unit(at + step * _unit(slope))
+        moved = _normalize_directions(at + step * _normalize_directions(slope))
         found, slopes = problem.ratios(moved)
         better = sign * found > best
         best = np.where(better, sign * found, best)
@@ -337,7 +340,7 @@ def _search(problem: _Problem, first: Floats, count: int, rounds: int) -> Floats
     return np.asarray(sign * best)
 
 
-def _unit(columns: Floats) -> Floats:
+def _normalize_directions(columns: Floats) -> Floats:
     lengths = np.linalg.norm(columns, axis=0)
     return np.asarray(columns / np.where(lengths > 0, lengths, 1.0))
 
@@ -347,10 +350,10 @@ def _shrunk(sizes: Floats, p: float) -> Floats:
     return np.where(sizes > 0, sizes ** (p - 1), 0.0)
 
 
-def _powers(shard: Shard, read: RowReader, columns: Floats, p: float) -> tuple[Floats, Floats]:
+def _sum_powers(shard: Shard, read: RowReader, columns: Floats, p: float) -> tuple[Floats, Floats]:
     """Block sums ``sum |a x|^p``, ``(s,)``, and ``sum |a x|^(p-1) sign(a x) a``, ``(d, s)``."""
     total, slope = np.zeros(columns.shape[1]), np.zeros(columns.shape)
-    for _, chunk in iterate_chunks(read(shard.rows), double=True):
+    for _, chunk in iterate_row_chunks(read(shard.rows), double=True):
         xp = namespace(chunk)
         products = chunk @ like(columns, chunk, dtype=chunk.dtype)
         sizes = xp.abs(products)

@@ -67,7 +67,7 @@ Embedding = Array  # An array ``(n, d)`` or a `Factored`
 Read = Callable[[Rows], Embedding]  # Makes the embedding of a block's rows
 
 
-def read_factors(rows: Rows) -> Factored:
+def read_factored(rows: Rows) -> Factored:
     """The rows ``a_i x h_i`` of two representations ``a`` and ``h``."""
     return Factored(rows["a"], rows["h"])
 
@@ -75,38 +75,40 @@ def read_factors(rows: Rows) -> Factored:
 def split_embedding(rows: Embedding) -> tuple[ArrayDict, Read]:
     """Representations of a block, and the function that rebuilds the embedding from them."""
     if isinstance(rows, Factored):
-        return {"a": rows.a, "h": rows.h}, read_factors
+        return {"a": rows.a, "h": rows.h}, read_factored
     return {"features": rows}, read_features
 
 
-def make_single_block(
+def make_embedding_block(
     rows: Embedding, k: int, centres: Embedding | None
 ) -> tuple[LocalShards, Read, Embedding | None]:
     """A user's rows as one block with row numbers as ids, the function that reads it, centers."""
-    rows, centres = prepare_inputs(rows, centres)
+    rows, centres = convert_embeddings(rows, centres)
     if not 0 <= k <= len(rows):
         raise BadInput(f"k must be from 0 to {len(rows)}, the number of rows; got {k}")
     names, embed = split_embedding(rows)
     return LocalShards([Shard(np.arange(len(rows), dtype=np.int64), names)]), embed, centres
 
 
-def prepare_inputs(
+def convert_embeddings(
     rows: Embedding, centres: Embedding | None
 ) -> tuple[Embedding, Embedding | None]:
     """A user's rows and centers, converted to one library and to float32 or float64."""
-    held, join = _split_arrays(rows, "rows")
+    held, join = _split_factors(rows, "rows")
     if centres is None or not len(centres):
         return join(*map(arrays.working, held)), None
-    others, _ = _split_arrays(centres, "centers")
+    others, _ = _split_factors(centres, "centers")
     widths, found = ([int(array.shape[1]) for array in some] for some in (held, others))
     if widths != found:
         raise BadInput(f"centers must have the columns of the rows, {widths}; got {found}")
-    pairs = [_match_arrays(*map(arrays.working, pair)) for pair in zip(held, others, strict=True)]
+    pairs = [_match_factors(*map(arrays.working, pair)) for pair in zip(held, others, strict=True)]
     held, others = zip(*pairs, strict=True)
     return join(*held), join(*others)
 
 
-def _split_arrays(rows: Embedding, name: str) -> tuple[tuple[Array, ...], Callable[..., Embedding]]:
+def _split_factors(
+    rows: Embedding, name: str
+) -> tuple[tuple[Array, ...], Callable[..., Embedding]]:
     """The arrays of an embedding, and the function that rebuilds it."""
     if isinstance(rows, Factored):
         (n, *_), (m, *_) = rows.a.shape, rows.h.shape
@@ -122,7 +124,7 @@ def _split_arrays(rows: Embedding, name: str) -> tuple[tuple[Array, ...], Callab
     return (rows,), lambda array: array
 
 
-def _match_arrays(rows: Array, others: Array) -> tuple[Array, Array]:
+def _match_factors(rows: Array, others: Array) -> tuple[Array, Array]:
     """Both arrays in the library and on the device of the first, in the finer precision."""
     xp = namespace(rows)
     near = arrays.like(to_numpy(others) if isinstance(rows, np.ndarray) else others, rows)
@@ -130,7 +132,7 @@ def _match_arrays(rows: Array, others: Array) -> tuple[Array, Array]:
     return xp.astype(rows, kind, copy=False), xp.astype(near, kind, copy=False)
 
 
-def count_numbers(rows: Embedding) -> int:
+def count_embedding_numbers(rows: Embedding) -> int:
     """Number of stored numbers."""
     held = (rows.a, rows.h) if isinstance(rows, Factored) else (rows,)
     return sum(math.prod(array.shape) for array in held)
@@ -271,7 +273,7 @@ def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Mov
     """``read``, moved where that improves distances (unless ``shifted``, without a shift)."""
     if isinstance(read, MovedReader):
         return read
-    parts = [part for part in shards.map(_sample_block, read) if len(part[0])]
+    parts = [part for part in shards.map(_sample_embedding, read) if len(part[0])]
     if not parts:
         return MovedReader(read)
     ids = np.concatenate([part[0] for part in parts])
@@ -300,7 +302,7 @@ def _typical_exponent(numbers: Floats) -> int:
     return math.frexp(float(np.median(largest)))[1] if len(largest) else 0
 
 
-def _sample_block(shard: Shard, read: Read) -> tuple[Ids, Floats, int, bool]:
+def _sample_embedding(shard: Shard, read: Read) -> tuple[Ids, Floats, int, bool]:
     """Ids and rows of a block's sample, bytes per number, and whether the rows are factored."""
     ids = shard.ids
     few = np.argpartition(ids, SAMPLE)[:SAMPLE] if len(ids) > SAMPLE else np.arange(len(ids))

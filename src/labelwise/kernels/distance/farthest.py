@@ -32,10 +32,10 @@ from labelwise.kernels.distance.embedding import (
     MovedReader,
     Read,
     concat_embeddings,
-    count_numbers,
+    count_embedding_numbers,
     inner_products,
     inner_products_with_matrix,
-    make_single_block,
+    make_embedding_block,
     move_near_origin,
     nearest_distances,
     split_embedding,
@@ -45,9 +45,9 @@ from labelwise.kernels.distance.embedding import (
     to_float64,
 )
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
-from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, update_block
+from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, update_block_scores
 from labelwise.kernels.loop.picking import pick_greedily
-from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
+from labelwise.kernels.loop.scan import Arrays, Scan, count_certain_picks
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import ArrayDict, Rows, map_models, map_pieces, take_rows
 from labelwise.strategy import CertainPicks, GreedyStrategy
@@ -81,7 +81,7 @@ class FarthestPlan:
         return self.moved(rows)
 
 
-def begin_traversal(shards: Shards, labelled: Rows | None, embed: Read) -> FarthestPlan:
+def begin_farthest(shards: Shards, labelled: Rows | None, embed: Read) -> FarthestPlan:
     """Choose the shift and, without labelled rows, compute the mean in one pass."""
     moved = move_near_origin(shards, embed)
     plan = FarthestPlan(moved, moved.without_shift())
@@ -95,10 +95,12 @@ def begin_traversal(shards: Shards, labelled: Rows | None, embed: Read) -> Farth
 def sum_block(shard: Shard, embed: Read) -> Floats:
     """The sum of a block's rows in float64."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(to_numpy(map_pieces(partial(_sum_rows, embed), shard.rows)).sum(axis=0))
+        return np.asarray(
+            to_numpy(map_pieces(partial(_sum_embedding, embed), shard.rows)).sum(axis=0)
+        )
 
 
-def _sum_rows(embed: Read, some: Rows) -> Array:
+def _sum_embedding(embed: Read, some: Rows) -> Array:
     """The sum of some rows, with a leading axis of length 1 to concatenate pieces."""
     rows = embed(some)
     if isinstance(rows, Factored):
@@ -121,9 +123,9 @@ def _distances_to_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
         return (norms - 2 * inner + float(np.vdot(mean, mean))).clip(min=0)
 
 
-def start_block(rows: Rows, labelled: Rows | None, plan: FarthestPlan) -> FarthestState:
+def start_farthest_block(rows: Rows, labelled: Rows | None, plan: FarthestPlan) -> FarthestState:
     """Measure every row against the labelled items."""
-    sizes = map_pieces(partial(_measure_sizes, plan), rows)
+    sizes = map_pieces(partial(_measure_norms_and_lengths, plan), rows)
     norms, lengths = sizes[:, 0], sizes[:, -1]
     xp = namespace(norms)
     if labelled is None:
@@ -131,7 +133,7 @@ def start_block(rows: Rows, labelled: Rows | None, plan: FarthestPlan) -> Farthe
     return FarthestState(norms, nearest_distances(plan(rows), norms, plan(labelled)), lengths)
 
 
-def _measure_sizes(plan: FarthestPlan, rows: Rows) -> Array:
+def _measure_norms_and_lengths(plan: FarthestPlan, rows: Rows) -> Array:
     """The squared norms and, without centers, squared distances to the mean, ``(n, 1 or 2)``."""
     there = plan(rows)
     columns = [squared_norms(there)]
@@ -140,13 +142,13 @@ def _measure_sizes(plan: FarthestPlan, rows: Rows) -> Array:
     return namespace(columns[0]).stack(columns, axis=1)
 
 
-def score_rows(state: FarthestState, plan: FarthestPlan | None = None) -> Array:
+def score_farthest(state: FarthestState, plan: FarthestPlan | None = None) -> Array:
     """The squared distance to the nearest center, or to the mean, ``(n,)``."""
     xp = namespace(state.nearest)
     return xp.where(xp.isinf(state.nearest), state.lengths, state.nearest)
 
 
-def add_centers(
+def add_farthest_centers(
     state: FarthestState, rows: Rows, picked: Rows, plan: FarthestPlan
 ) -> FarthestState:
     """Count the picked items as centers."""
@@ -155,13 +157,13 @@ def add_centers(
     return FarthestState(state.norms, nearest, state.lengths)
 
 
-def bound_rounding(state: FarthestState) -> Array:
+def bound_distance_rounding(state: FarthestState) -> Array:
     """Bound on the rounding error of each distance, in which the norms cancel."""
-    size = state.norms + score_rows(state)
+    size = state.norms + score_farthest(state)
     return size * (DISTANCE_ROUNDING * float(namespace(size).finfo(state.norms.dtype).eps))
 
 
-def measure_exactly(
+def measure_farthest_exactly(
     rows: Rows, labelled: Rows | None, picked: Rows | None, plan: FarthestPlan
 ) -> Floats:
     """The score from its definition, in float64, ``(n,)``."""
@@ -191,7 +193,7 @@ def _exact_distances(
     error = lengths * (DISTANCE_ROUNDING * np.finfo(rough.dtype).eps)
     index, others = np.nonzero(rough - error <= (rough + error).min(axis=1)[:, None])
     found = np.full(len(rough), np.inf)
-    step = max(PAIRS // max(count_numbers(points) // len(points), 1), 1)
+    step = max(PAIRS // max(count_embedding_numbers(points) // len(points), 1), 1)
     for first in range(0, len(index), step):
         here, there = index[first : first + step], others[first : first + step]
         near = to_float64(take_embedding(plain_rows, here))
@@ -212,12 +214,12 @@ def make_farthest_strategy(embed: Read, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return GreedyStrategy(
         ahead=FarthestAhead,
-        begin=lambda shards, labelled, budget, seed: begin_traversal(shards, labelled, embed),
-        start=start_block,
-        score=score_rows,
-        add=add_centers,
-        slack=bound_rounding,
-        exact=measure_exactly,
+        begin=lambda shards, labelled, budget, seed: begin_farthest(shards, labelled, embed),
+        start=start_farthest_block,
+        score=score_farthest,
+        add=add_farthest_centers,
+        slack=bound_distance_rounding,
+        exact=measure_farthest_exactly,
         bounded=True,
         rescale=lambda plan, scores: plan.moved.unscale_squares(scores),
         **facts,
@@ -240,7 +242,7 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
         >>> farthest_first(np.arange(5.0)[:, None], 3)  # 0 1 2 3 4 on a line
         array([0, 4, 2])
     """
-    shards, embed, centers = make_single_block(rows, k, centers)
+    shards, embed, centers = make_embedding_block(rows, k, centers)
     if k == 0:
         return np.empty(0, dtype=np.int64)
     labelled = None if centers is None else split_embedding(centers)[0]
@@ -261,7 +263,7 @@ class FarthestAhead:
         """Pick from one window as long as the picks are certain."""
         width = -(-self._width // self._shard_count)
         given = (self._strategy, plan, self._labelled, new, new_ids, width)
-        parts = [part for part in self._shards.map(_propose_window, *given) if len(part.ids)]
+        parts = [part for part in self._shards.map(_propose_farthest, *given) if len(part.ids)]
         ids = np.concatenate([part.ids for part in parts])
         rows = concat_embeddings([part.state for part in parts])
         xp = namespace(parts[0].scores)
@@ -274,7 +276,7 @@ class FarthestAhead:
             state, out = self._scan(constants, state, ROUNDS)
             where, best, second = map(to_numpy, out)
             certain = (best - slack > outside) & (best - slack > second + slack)
-            count = count_certain(certain)
+            count = count_certain_picks(certain)
             picks.append(np.stack([where, best], axis=1)[:count])
             if count < len(certain):
                 break
@@ -284,7 +286,7 @@ class FarthestAhead:
         return CertainPicks(ids[made[:, 0].astype(np.int64)], made[:, 1].astype(np.float64))
 
 
-def _propose_window(
+def _propose_farthest(
     shard: Shard,
     strategy: GreedyStrategy,
     plan: FarthestPlan,
@@ -294,15 +296,15 @@ def _propose_window(
     width: int,
 ) -> Proposal:
     """Count new picks in all rows; return the farthest rows, measured again in float64."""
-    update_block(shard, strategy, plan, new, new_ids)
+    update_block_scores(shard, strategy, plan, new, new_ids)
     part: BlockScores = shard.state[KEY]
     top, outside = np.arange(len(shard)), -np.inf
     if width < len(shard):
         order = np.argpartition(-part.bounds, width)
         top, outside = order[:width], float(part.bounds[order[width]])
-    rows = _convert_rows(take_rows(shard.rows, top))
-    state = strategy.start(rows, None if labelled is None else _convert_rows(labelled), plan)
-    state = strategy.add(state, rows, _convert_rows(part.picked.since(0)), plan)
+    rows = _convert_farthest(take_rows(shard.rows, top))
+    state = strategy.start(rows, None if labelled is None else _convert_farthest(labelled), plan)
+    state = strategy.add(state, rows, _convert_farthest(part.picked.since(0)), plan)
     assert strategy.slack is not None
     scores, slack = strategy.score(state, plan), strategy.slack(state)
     xp = namespace(scores)
@@ -311,7 +313,7 @@ def _propose_window(
     return Proposal(shard.ids[top], {}, plan(rows), scores, largest, outside)
 
 
-def _convert_rows(rows: Rows) -> ArrayDict:
+def _convert_farthest(rows: Rows) -> ArrayDict:
     return {name: map_models(rows[name], arrays.float64) for name in rows}
 
 

@@ -45,7 +45,7 @@ class KMeansClusters:
 
     def nearest(self, rows: Array) -> NDArray[np.int64]:
         """Number of the nearest cluster of each new row, ``(m,)``."""
-        return assign_rows(self.moved.move(rows), self.moved.move(self.centres))[0]
+        return assign_to_centers(self.moved.move(rows), self.moved.move(self.centres))[0]
 
 
 def kmeans(
@@ -76,7 +76,7 @@ def kmeans(
     before = np.inf
     done = 0
     while True:
-        sums, counts, inertia = shards.sum(_assign_block, moved, centres)
+        sums, counts, inertia = shards.sum(_assign_kmeans_block, moved, centres)
         if done == rounds or not before - inertia > tolerance * inertia:
             break
         before = inertia
@@ -91,18 +91,18 @@ def kmeans(
     return KMeansClusters(moved.move_back(centres), labels, distances, done, moved)
 
 
-def _assign_block(
+def _assign_kmeans_block(
     shard: Shard, read: Callable[[Rows], Array], centres: Floats
 ) -> tuple[Floats, Floats, float]:
     """Assign a block's rows; return their sums and counts by cluster, and their inertia."""
     rows = read(shard.rows)
-    labels, distances = assign_rows(rows, centres)
+    labels, distances = assign_to_centers(rows, centres)
     shard.state[KEY] = (labels, distances)
     counts = np.bincount(labels, minlength=len(centres)).astype(np.float64)
     return _sum_clusters(rows, labels, len(centres)), counts, float(distances.sum())
 
 
-def assign_rows(rows: Array, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
+def assign_to_centers(rows: Array, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
     """The nearest centre of every row, ``(n,)``, and the squared distance to it, ``(n,)``."""
     xp = namespace(rows)
     points = like(centres, rows, dtype=rows.dtype)
@@ -141,7 +141,7 @@ def _move_centers(
     moved = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
     empty = np.flatnonzero(counts == 0)
     if len(empty):
-        parts = shards.map(_find_farthest, len(empty))
+        parts = shards.map(_find_rows_far_from_centers, len(empty))
         ids = np.concatenate([part[0] for part in parts])
         distances = np.concatenate([part[1] for part in parts])
         far = ids[largest(distances, min(len(empty), len(ids)), ids)]
@@ -149,7 +149,7 @@ def _move_centers(
     return moved
 
 
-def _find_farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
+def _find_rows_far_from_centers(shard: Shard, count: int) -> tuple[Ids, Floats]:
     distances = shard.state[KEY][1]
     far = largest(distances, min(count, len(distances)), shard.ids)
     return shard.ids[far], distances[far]
@@ -158,17 +158,17 @@ def _find_farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
 def find_central_items(shards: Shards, clusters: KMeansClusters) -> tuple[Ids, Floats]:
     """For every cluster that has rows, the id of the row nearest its centre, and its distance."""
     centres = clusters.moved.move(clusters.centres)
-    parts = shards.map(_measure_distances, clusters.moved, centres)
+    parts = shards.map(_center_distances, clusters.moved, centres)
     distances = clusters.moved.unscale_squares(np.concatenate(parts))
     ids = shards.ids
-    order = np.lexsort((ids, _round_distances(distances, clusters.centres), clusters.labels))
+    order = np.lexsort((ids, _round_center_distances(distances, clusters.centres), clusters.labels))
     labels = clusters.labels[order]
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
     best = order[starts]
     return ids[best], distances[best]
 
 
-def _measure_distances(shard: Shard, read: Callable[[Rows], Array], centres: Floats) -> Floats:
+def _center_distances(shard: Shard, read: Callable[[Rows], Array], centres: Floats) -> Floats:
     """Squared distance of every row to the centre of its cluster, ``(n,)`` in float64.
 
     From differences, summed row by row: matrix products may round copies of a row differently.
@@ -182,7 +182,7 @@ def _measure_distances(shard: Shard, read: Callable[[Rows], Array], centres: Flo
     return np.concatenate(found)
 
 
-def _round_distances(distances: Floats, centres: Floats) -> Floats:
+def _round_center_distances(distances: Floats, centres: Floats) -> Floats:
     """The distances without digits that may be rounding noise, so that equal rows tie."""
     apart = squared_norms(centres - centres.mean(axis=0))
     scale = np.ldexp(1.0, binary_exponent(max(distances.max(), apart.max())))

@@ -33,7 +33,7 @@ from labelwise.kernels.distance.embedding import (
     MovedReader,
     Read,
     concat_embeddings,
-    make_single_block,
+    make_embedding_block,
     move_near_origin,
     nearest_distances,
     squared_distances,
@@ -86,7 +86,7 @@ def kmeans_plus_plus(
         >>> sorted((ids // 2).tolist())  # almost surely one of each pair
         [0, 1]
     """
-    shards, embed, centers = make_single_block(rows, k, centers)
+    shards, embed, centers = make_embedding_block(rows, k, centers)
     if first not in ("uniform", "largest"):
         raise BadInput(f"first must be 'uniform' or 'largest'; got {first!r}")
     if k == 0:
@@ -112,7 +112,7 @@ def draw_kmeans_plus_plus(
     """
     # A shift would change the norms, by which the largest is chosen.
     moved = move_near_origin(shards, embed, shifted=first != "largest")
-    best = shards.map(measure_norms, moved, seed, first)
+    best = shards.map(measure_seeding_norms, moved, seed, first)
     draw = SeedingRun(shards, moved, seed, k, name)
     if centres is None:
         _, last, norm = max(best)
@@ -169,12 +169,12 @@ class SeedingRun:
         self.shards.progress(self.name, len(self.ids), self.k)
 
     def restart_clocks(self, centres: Embedding | float | None) -> None:
-        """Start all clocks at new rates, as in `restart_block`."""
+        """Start all clocks at new rates, as in `restart_block_clocks`."""
         self._epoch += 1
         self._turn, self._now = 0, 0.0
         taken = np.array(self.ids, dtype=np.int64)
         given = (self.embed, centres, taken, self.seed, self._epoch)
-        self._mass = float(sum(self.shards.map(restart_block, *given)))
+        self._mass = float(sum(self.shards.map(restart_block_clocks, *given)))
         if not self._mass < np.inf:
             raise BadInput("squared distances of the rows add up to infinity; scale them down")
         if not isinstance(centres, float):
@@ -282,7 +282,7 @@ class ClockBlock:
     rounding: float
 
 
-def measure_norms(
+def measure_seeding_norms(
     shard: Shard, embed: MovedReader, seed: int, first: str
 ) -> tuple[float, int, float]:
     """Measure the norms of a block; return its candidate for the first pick.
@@ -307,7 +307,7 @@ def measure_norms(
     return float(order[best]), -int(ids[best]), float(host[best])
 
 
-def restart_block(
+def restart_block_clocks(
     shard: Shard,
     embed: MovedReader,
     centres: Embedding | float | None,
@@ -322,17 +322,17 @@ def restart_block(
     """
     part: ClockBlock = shard.state[KEY]
     if isinstance(centres, float):
-        part.rates = _map_spans(partial(_bound_distances, centres), to_numpy(part.norms))
+        part.rates = _map_row_spans(partial(_bound_clock_rates, centres), to_numpy(part.norms))
     elif centres is not None:
-        part.rates = _measure_rates(part, shard.rows, embed, centres)
+        part.rates = _clock_rates(part, shard.rows, embed, centres)
     ids = shard.ids
     part.rates[find_members(ids, taken)] = 0
     part.rung = part.rung[:0]
-    part.rings = _map_spans(partial(waiting_times, seed, (RING, epoch)), part.rates, ids)
+    part.rings = _map_row_spans(partial(waiting_times, seed, (RING, epoch)), part.rates, ids)
     return float(part.rates.sum(dtype=np.float64))
 
 
-def _measure_rates(part: ClockBlock, rows: Rows, embed: MovedReader, centres: Embedding) -> Array:
+def _clock_rates(part: ClockBlock, rows: Rows, embed: MovedReader, centres: Embedding) -> Array:
     """D^2 of every row, which new centers may have lowered, ``(n,)``."""
 
     def measure_rows(some: Rows, norms: Array) -> Array:
@@ -347,7 +347,7 @@ def _measure_rates(part: ClockBlock, rows: Rows, embed: MovedReader, centres: Em
     return rates if part.rates is None else np.minimum(part.rates, rates, out=rates)
 
 
-def _bound_distances(norm: float, norms: Array) -> Array:
+def _bound_clock_rates(norm: float, norms: Array) -> Array:
     """Upper bound of the squared distance to a center, by the triangle inequality."""
     finest = np.finfo(norms.dtype)
     bounds = np.sqrt(norms, dtype=np.float64)
@@ -357,7 +357,7 @@ def _bound_distances(norm: float, norms: Array) -> Array:
     return np.minimum(bounds, float(finest.max), out=bounds).astype(norms.dtype)
 
 
-def _map_spans(function: Callable[..., Array], *arrays: Array) -> Array:
+def _map_row_spans(function: Callable[..., Array], *arrays: Array) -> Array:
     """``function(*arrays)``, ``(n,)``, of host arrays with one entry per row, span by span."""
     if len(arrays[0]) <= SPAN:
         return function(*arrays)

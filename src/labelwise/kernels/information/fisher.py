@@ -167,7 +167,7 @@ class CandidateMatrices:
         if self.projected is None:
             yield from iterate_chunks(rows, self.positions, plan, step)
             return
-        for at in split_range(len(self.positions), step or _count_rows(plan)):
+        for at in split_range(len(self.positions), step or _count_chunk_rows(plan)):
             known = self.probabilities
             yield at, self.projected[at], None if known is None else known[at]
 
@@ -184,25 +184,25 @@ def iterate_chunks(
     rows: Rows, positions: NDArray[np.intp], plan: FisherPlan, step: int = 0
 ) -> Iterator[tuple[slice, Array, Array | None]]:
     """Features and probabilities (None for regression) in float64, some rows at a time."""
-    step = step or _count_rows(plan)
+    step = step or _count_chunk_rows(plan)
     for first in range(0, len(positions), step):
         at = slice(first, first + step)
         features = apply_scale(float64(take(rows["features"], positions[at])), plan.unit)
         if plan.directions is not None:
             features = namespace(features).matmul(features, like(plan.directions, features))
-        yield at, features, _read_probabilities(rows, positions[at], plan)
+        yield at, features, _take_probabilities(rows, positions[at], plan)
 
 
-def _count_rows(plan: FisherPlan) -> int:
+def _count_chunk_rows(plan: FisherPlan) -> int:
     """Rows of a chunk."""
     return max(NUMBERS_AT_ONCE // (plan.classes * max(plan.dimension, plan.classes)), 1)
 
 
-def _read_probabilities(rows: Rows, positions: NDArray[np.intp], plan: FisherPlan) -> Array | None:
+def _take_probabilities(rows: Rows, positions: NDArray[np.intp], plan: FisherPlan) -> Array | None:
     return None if plan.regression else float64(take(rows["probabilities"], positions))
 
 
-def find_directions(shards: Shards, count: int) -> Floats | None:
+def find_feature_directions(shards: Shards, count: int) -> Floats | None:
     """The ``(d, count)`` directions of largest mean square of all features; None if all are kept.
 
     Raises:
@@ -213,13 +213,13 @@ def find_directions(shards: Shards, count: int) -> Floats | None:
         return None
     # The information of a regression is the Gram matrix of the features.
     plan = FisherPlan(regression=True, classes=1, dimension=width, scale=1.0)
-    moments = shards.sum(sum_block_information, plan)
+    moments = shards.sum(sum_fisher_information, plan)
     if not np.isfinite(moments).all():
         raise BadInput(TOO_LARGE)
     return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, -count:])
 
 
-def sum_block_information(shard: Shard, plan: FisherPlan) -> Floats:
+def sum_fisher_information(shard: Shard, plan: FisherPlan) -> Floats:
     """The sum of ``V^T V`` over a block, ``(K d, K d)``."""
     total = np.zeros((plan.classes * plan.dimension,) * 2)
     with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
@@ -228,7 +228,7 @@ def sum_block_information(shard: Shard, plan: FisherPlan) -> Floats:
     return total
 
 
-def start_candidates(
+def start_fisher_candidates(
     shard: Shard, plan: FisherPlan, inverse: Floats, outer: Floats, chosen: Ids
 ) -> None:
     """Compute the two matrices of every candidate of a block."""
@@ -242,7 +242,7 @@ def start_candidates(
     part = CandidateMatrices(positions, shard.ids[positions], still, inner_part, outer_part)
     if plan.directions is not None:
         part.projected = make_empty((count, plan.dimension), dtype=dtype)
-        part.probabilities = _read_probabilities(shard.rows, positions, plan)
+        part.probabilities = _take_probabilities(shard.rows, positions, plan)
         for at, h, _ in iterate_chunks(shard.rows, positions, plan):
             part.projected[at] = h
     for array, matrix in ((part.inner, inverse), (part.outer, outer)):
@@ -255,29 +255,29 @@ def start_candidates(
     shard.state[KEY] = part
 
 
-def find_best_candidate(
+def find_best_fisher_candidate(
     shard: Shard, plan: FisherPlan, update: InverseUpdate | None, sign: int
 ) -> BestCandidate | None:
     """Apply an update to a block and find its best candidate, None if it has none."""
     part: CandidateMatrices = shard.state[KEY]
     if update is not None:
         part.open &= part.ids != update.item
-        _update_candidates(part, shard.rows, plan, update)
+        _update_fisher_matrices(part, shard.rows, plan, update)
     places = np.flatnonzero(part.open)
     if not len(places):
         return None
-    lowest, highest, traces = _bound_worths(part)
+    lowest, highest, traces = _bound_fisher_worths(part)
     size = float(traces[places].max())
     if sign < 0:
         # Equations are solved only where the upper bound reaches the best lower bound.
         bar = float(lowest[places].max()) * (1 - POSSIBLE)
         places = places[highest[places] + POSSIBLE * traces[places] >= bar]
-    worth, ids = comparable(_solve_worths(part, places, sign)), part.ids[places]
+    worth, ids = comparable(_solve_fisher_worths(part, places, sign)), part.ids[places]
     best = largest(-sign * worth, 1, -sign * ids)[0]
     return BestCandidate(float(worth[best]), int(ids[best]), size)
 
 
-def _solve_worths(part: CandidateMatrices, places: NDArray[np.intp], sign: int) -> Floats:
+def _solve_fisher_worths(part: CandidateMatrices, places: NDArray[np.intp], sign: int) -> Floats:
     """``tr [B (I - s A)^-1]`` of some candidates, ``(n,)`` on the host."""
     xp = namespace(part.inner)
     unit = xp.eye(part.inner.shape[1], dtype=xp.float64, device=device(part.inner))
@@ -287,12 +287,12 @@ def _solve_worths(part: CandidateMatrices, places: NDArray[np.intp], sign: int) 
         return to_numpy(xp.linalg.trace(xp.linalg.solve(unit - sign * inner, outer)))
 
     try:
-        return np.concatenate(run_in_threads(solve, _split_rows(len(places), part.inner)))
+        return np.concatenate(run_in_threads(solve, _split_candidates(len(places), part.inner)))
     except (np.linalg.LinAlgError, RuntimeError) as error:  # torch raises RuntimeError
         raise BadInput(ROUNDED) from error
 
 
-def _bound_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
+def _bound_fisher_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
     """Bounds of what adding each candidate is worth, and ``tr B``, ``(n,)`` on the host."""
     xp, (count, classes, _) = namespace(part.inner), part.inner.shape
 
@@ -301,7 +301,7 @@ def _bound_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
         sums = (xp.linalg.trace(part.outer[span]), row_dots(inner, outer), row_dots(inner, inner))
         return to_numpy(xp.stack(sums))
 
-    spans = _split_rows(count, part.inner)
+    spans = _split_candidates(count, part.inner)
     traces, cross, squares = np.concatenate(run_in_threads(sum_products, spans), axis=1)
     cross = np.maximum(cross, 0)
     highest = traces - cross / (1 + np.sqrt(squares))
@@ -310,12 +310,12 @@ def _bound_worths(part: CandidateMatrices) -> tuple[Floats, Floats, Floats]:
     return traces * (traces / np.where(total > 0, total, 1.0)), highest, traces
 
 
-def _split_rows(count: int, rows: Array) -> list[slice]:
+def _split_candidates(count: int, rows: Array) -> list[slice]:
     """Slices for one thread each, or one slice of an array that is not NumPy's."""
     return split_range(count, ROWS_IN_CACHE if isinstance(rows, np.ndarray) else max(count, 1))
 
 
-def _update_candidates(
+def _update_fisher_matrices(
     part: CandidateMatrices, rows: Rows, plan: FisherPlan, update: InverseUpdate
 ) -> None:
     """Count one added or removed item in the matrices of the candidates.
@@ -330,7 +330,7 @@ def _update_candidates(
     for at, h, p in part.iterate_chunks(rows, plan, ROWS_AT_ONCE):
         products = multiply_classes(h, like(both, h), classes)
         add = partial(_add_products, products, p, part.inner[at], part.outer[at], update.sign)
-        run_in_threads(add, _split_rows(len(h), h))
+        run_in_threads(add, _split_candidates(len(h), h))
 
 
 def _add_products(

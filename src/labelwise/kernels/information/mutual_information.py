@@ -64,11 +64,11 @@ def information_gains(members: Array, outcomes: Outcomes, *, precise: bool = Tru
     average = outcomes.weights @ outcomes.posteriors
     gains = np.empty(members.shape[0])
     for at, rows in _iterate_members(members, precise):
-        gains[at] = _mixed_entropies(rows, outcomes) - _own_entropies(rows, average)
+        gains[at] = _outcome_entropies(rows, outcomes) - _member_entropies(rows, average)
     return np.maximum(np.round(gains, 13), 0.0) if precise else gains
 
 
-def gains_above(
+def information_gains_above(
     members: Array, parts: list[tuple[Outcomes, Outcomes]], least: float, *, precise: bool = False
 ) -> Floats:
     """`information_gains` that are at least ``least``, ``(n,)``; others may be minus infinity.
@@ -79,12 +79,12 @@ def gains_above(
     average = np.sum([full.weights @ full.posteriors for full, _ in parts], axis=0)
     gains = np.full(members.shape[0], -np.inf)
     for at, rows in _iterate_members(members, precise):
-        own = _own_entropies(rows, average)
-        mixed = np.stack([_mixed_entropies(rows, groups) for _, groups in parts], axis=1)
+        own = _member_entropies(rows, average)
+        mixed = np.stack([_outcome_entropies(rows, groups) for _, groups in parts], axis=1)
         above = np.arange(len(own))
         for part, (full, _) in enumerate(parts):
             above = above[mixed[above].sum(axis=1) - own[above] >= least]
-            mixed[above, part] = _mixed_entropies(take(rows, above), full)
+            mixed[above, part] = _outcome_entropies(take(rows, above), full)
         gains[at][above] = mixed[above].sum(axis=1) - own[above]
     return gains
 
@@ -95,7 +95,7 @@ def _iterate_members(members: Array, precise: bool) -> Iterator[tuple[slice, Arr
     n, size, classes = members.shape
     # On a device float32 products may be rounded to far fewer digits (TF32).
     wide = precise or not _is_on_cpu(members)
-    step = max(_count_at_once(members) // (size * classes), 1)
+    step = max(_count_numbers_at_once(members) // (size * classes), 1)
     for first in range(0, n, step):
         at = slice(first, first + step)
         rows = xp.astype(members[at], xp.float64 if wide else xp.float32)
@@ -107,18 +107,18 @@ def _is_on_cpu(array: Array) -> bool:
     return str(device(array)) == "cpu"
 
 
-def _count_at_once(array: Array) -> int:
+def _count_numbers_at_once(array: Array) -> int:
     return NUMBERS_ON_PROCESSOR if _is_on_cpu(array) else NUMBERS_ON_DEVICE
 
 
-def _own_entropies(rows: Array, average: Floats) -> Floats:
+def _member_entropies(rows: Array, average: Floats) -> Floats:
     """``sum_m u_m H(p_im)`` of ``(n, K, M)`` rows for one distribution ``(M,)``: ``(n,)``."""
     xp = namespace(rows)
     own = -xp.sum(rows * xp.log(rows), axis=1)
     return np.asarray(to_numpy(xp.matmul(own, like(average, rows, dtype=rows.dtype))), np.float64)
 
 
-def _mixed_entropies(rows: Array, outcomes: Outcomes) -> Floats:
+def _outcome_entropies(rows: Array, outcomes: Outcomes) -> Floats:
     r"""``sum_s w_s H(sum_m u_sm p_im)`` of ``(n, K, M)`` rows: ``(n,)``.
 
     With :math:`r_s = \sum_m u_{sm} p_m` and weights relative to the largest,
@@ -135,8 +135,8 @@ def _mixed_entropies(rows: Array, outcomes: Outcomes) -> Floats:
     shift = like(np.log(weights[kept]) @ table, rows, dtype=rows.dtype)
     table[table < SMALLEST[wide]] = 0.0
     table = like(np.ascontiguousarray(table.T), rows, dtype=rows.dtype)
-    width = max(_count_at_once(rows) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
-    step = max(_count_at_once(rows) // (classes * min(width, table.shape[1])), 1)
+    width = max(_count_numbers_at_once(rows) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
+    step = max(_count_numbers_at_once(rows) // (classes * min(width, table.shape[1])), 1)
     result = np.empty(n)
     for first in range(0, n, step):
         some = xp.reshape(rows[first : first + step], (-1, size))

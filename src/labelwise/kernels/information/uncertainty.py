@@ -63,13 +63,13 @@ def make_uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
 
     def find_ranges(shard: Shard) -> tuple[Floats, Floats]:
         """The smallest and largest score of every model in a block; empty for one model."""
-        if len(_list_models(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
+        if len(_list_probabilities(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
             return np.empty(0), np.empty(0)
-        scores = to_numpy(map_pieces(partial(_score_models, measure), shard.rows))
+        scores = to_numpy(map_pieces(partial(_score_model_uncertainty, measure), shard.rows))
         return scores.min(axis=0, initial=np.inf), scores.max(axis=0, initial=-np.inf)
 
     def score(rows: Rows, labelled: Rows | None, ranges: list[tuple[Floats, Floats]]) -> Array:
-        scores = map_pieces(partial(_score_models, measure), rows)
+        scores = map_pieces(partial(_score_model_uncertainty, measure), rows)
         count = scores.shape[1]
         if count == 1:
             return scores[:, 0]
@@ -89,20 +89,20 @@ def make_uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
         several=True,
         score=score,
         summarise=find_ranges,
-        cost=_estimate_cost,
+        cost=_estimate_uncertainty_cost,
     )
 
 
-def _score_models(measure: Measure, rows: Rows) -> Array:
+def _score_model_uncertainty(measure: Measure, rows: Rows) -> Array:
     """The measure of every model's probabilities, ``(n, M)``; in float64, some rows at a time."""
     scores = []
-    for probabilities in _list_models(rows):
+    for probabilities in _list_probabilities(rows):
         parts = [measure(chunk) for (chunk,) in iterate_float64_chunks(probabilities)]
         scores.append(namespace(probabilities).concat(parts))
     return namespace(*scores).stack(scores, axis=1)
 
 
-def _list_models(rows: Rows) -> list[Array]:
+def _list_probabilities(rows: Rows) -> list[Array]:
     """The ``(n, K)`` probabilities of every model."""
     if "member_probabilities" in rows:
         members = rows["member_probabilities"]
@@ -111,7 +111,7 @@ def _list_models(rows: Rows) -> list[Array]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _estimate_cost(job: Job) -> Cost:
+def _estimate_uncertainty_cost(job: Job) -> Cost:
     """One pass, after one for the ranges of several models; only possible picks are kept."""
     members = job.shapes.get("member_probabilities", ((1,),))[0][0]
     passes = 1 if max(job.models, members) == 1 else 2

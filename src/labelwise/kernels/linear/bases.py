@@ -32,7 +32,7 @@ CHUNK = 4096  # Maximum rows of a block whose columns are made at a time
 T = TypeVar("T")
 
 
-def join_features(rows: Rows) -> Array:
+def join_model_features(rows: Rows) -> Array:
     """The ``(n, d)`` features of a block, those of several models side by side."""
     features = rows["features"]
     if not isinstance(features, list | tuple):
@@ -61,7 +61,7 @@ class PolynomialBasis:
                 rows[:, j : j + 1] * xp.concat(groups[j:], axis=1) for j in range(len(groups))
             ]
             columns += groups
-        return _match_precision(xp.concat(columns, axis=1), features)
+        return _match_feature_precision(xp.concat(columns, axis=1), features)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class FourierBasis:
         rows = float64(features)
         angles = rows @ like(self.frequencies, rows) + like(self.phases, rows)
         cosines = namespace(rows).cos(angles) * float(np.sqrt(2 / len(self.phases)))
-        return _match_precision(cosines, features)
+        return _match_feature_precision(cosines, features)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ModelColumns:
 
     def __call__(self, rows: Rows) -> Array:
         """The ``(n, p)`` columns of a block."""
-        features = join_features(rows)
+        features = join_model_features(rows)
         columns = features if self.basis is None else self.basis(features)
         if not self.bias:
             return columns
@@ -115,22 +115,22 @@ class SubdividedShards:
 
     def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every small block."""
-        parts = self._shards.map(lambda shard: _split_block(shard).map(function, *arguments))
+        parts = self._shards.map(lambda shard: _subdivide_block(shard).map(function, *arguments))
         return [result for part in parts for result in part]
 
     def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The sum of the results of `map`, first within each block."""
-        return self._shards.sum(lambda shard: _split_block(shard).sum(function, *arguments))
+        return self._shards.sum(lambda shard: _subdivide_block(shard).sum(function, *arguments))
 
 
-def _split_block(shard: Shard) -> LocalShards:
+def _subdivide_block(shard: Shard) -> LocalShards:
     ids = shard.ids  # computed once: row numbers are not stored
     parts = split_range(len(shard), CHUNK)
     pieces = zip(parts, cut_rows(shard.rows, parts), strict=True)
     return LocalShards(Shard(ids[part], rows) for part, rows in pieces)
 
 
-def _match_precision(columns: Array, features: Array) -> Array:
+def _match_feature_precision(columns: Array, features: Array) -> Array:
     """Columns in the precision of the features; float64 for integers."""
     xp = namespace(features)
     if not xp.isdtype(features.dtype, "real floating"):
@@ -138,7 +138,7 @@ def _match_precision(columns: Array, features: Array) -> Array:
     return xp.astype(columns, features.dtype, copy=False)
 
 
-def check_polynomial(degree: int, width: int) -> None:
+def check_polynomial_basis(degree: int, width: int) -> None:
     """Reject a degree below 1, or one that gives too many monomials of ``width`` features."""
     check_integer("degree", degree, 1)
     columns = comb(width + degree, degree) - 1
@@ -149,7 +149,7 @@ def check_polynomial(degree: int, width: int) -> None:
         )
 
 
-def check_fourier(count: int, length_scale: float | None) -> None:
+def check_fourier_basis(count: int, length_scale: float | None) -> None:
     """Reject a number of frequencies or a length scale out of range."""
     check_integer("frequencies", count, 1)
     if count > MOST_COLUMNS:
@@ -165,8 +165,8 @@ def make_polynomial_basis(shards: Shards, degree: int, *, centred: bool) -> Poly
     with a constant column the span stays the same.
     """
     check_integer("degree", degree, 1)
-    mean, spread, noise = _measure_moments(shards)
-    check_polynomial(degree, len(mean))
+    mean, spread, noise = _measure_feature_moments(shards)
+    check_polynomial_basis(degree, len(mean))
     size = np.hypot(mean, spread)
     if not centred:
         mean, spread = np.zeros_like(mean), size
@@ -184,8 +184,8 @@ def make_fourier_basis(
     By default ``length_scale`` is the square root of the features' total variance, a typical
     distance of two items divided by the square root of 2.
     """
-    check_fourier(count, length_scale)
-    mean, spread, _ = _measure_moments(shards)
+    check_fourier_basis(count, length_scale)
+    mean, spread, _ = _measure_feature_moments(shards)
     length = length_scale or float(np.linalg.norm(spread)) or 1.0
     generator = np.random.default_rng([seed % 2**64, 0xF0])
     frequencies = generator.standard_normal((len(mean), count)) / length
@@ -193,26 +193,26 @@ def make_fourier_basis(
     return FourierBasis(frequencies, phases - mean @ frequencies)
 
 
-def _measure_moments(shards: Shards) -> tuple[Floats, Floats, float]:
+def _measure_feature_moments(shards: Shards) -> tuple[Floats, Floats, float]:
     """Mean and standard deviation of every feature, and the noise relative to its size."""
-    total, noise = shards.sum(_sum_features), max(shards.map(_relative_noise))
+    total, noise = shards.sum(_sum_features), max(shards.map(_measure_relative_noise))
     mean = total / len(shards)
-    return mean, np.sqrt(shards.sum(_sum_squares, mean) / len(shards)), noise
+    return mean, np.sqrt(shards.sum(_sum_squared_deviations, mean) / len(shards)), noise
 
 
 def _sum_features(shard: Shard) -> Floats:
-    features = float64(join_features(shard.rows))
+    features = float64(join_model_features(shard.rows))
     return to_numpy(namespace(features).sum(features, axis=0))
 
 
-def _sum_squares(shard: Shard, mean: Floats) -> Floats:
-    features = float64(join_features(shard.rows))
+def _sum_squared_deviations(shard: Shard, mean: Floats) -> Floats:
+    features = float64(join_model_features(shard.rows))
     return to_numpy(namespace(features).sum((features - like(mean, features)) ** 2, axis=0))
 
 
-def _relative_noise(shard: Shard) -> float:
+def _measure_relative_noise(shard: Shard) -> float:
     """Relative difference of equal numbers by a few roundings."""
-    features = join_features(shard.rows)
+    features = join_model_features(shard.rows)
     xp = namespace(features)
     if not xp.isdtype(features.dtype, "real floating"):
         return 1e-13

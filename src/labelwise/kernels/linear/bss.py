@@ -56,7 +56,7 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import JsonObject
-from labelwise.kernels.linear.leverage import RowReader, project_block, whiten
+from labelwise.kernels.linear.leverage import RowReader, compute_block_leverage, whiten
 from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import ArrayOrShards, Shards, as_shards
 from labelwise.pool.rows import read_features
@@ -129,7 +129,7 @@ def randomized_bss(
     """
     masses = None
     if distribution is not None:
-        masses = _check_distribution(distribution, V)
+        masses = _check_row_distribution(distribution, V)
         # Rows scaled by sqrt(n D) have plain sums that are those under D.
         V = np.asarray(to_numpy(V), dtype=np.float64) * np.sqrt(masses)[:, None]
     shards = as_shards(V, "V")
@@ -141,15 +141,15 @@ def randomized_bss(
     transform = whiten(shards, read_features).transform
     if budget is None:
         assert gamma is not None
-        draws = draw_by_theory(shards, read_features, transform, gamma=gamma, seed=seed)
+        draws = draw_bss_by_theory(shards, read_features, transform, gamma=gamma, seed=seed)
     else:
-        warn_few_labels(transform.shape[1], budget, len(shards))
-        draws = draw_by_budget(shards, read_features, transform, budget=budget, seed=seed)
+        warn_few_bss_labels(transform.shape[1], budget, len(shards))
+        draws = draw_bss_by_budget(shards, read_features, transform, budget=budget, seed=seed)
     weights = draws.weights if masses is None else draws.weights * masses[draws.ids]
     return draws.ids, weights, {**draws.info, "counts": draws.counts.tolist()}
 
 
-def _check_distribution(distribution: Any, V: Any) -> Floats:
+def _check_row_distribution(distribution: Any, V: Any) -> Floats:
     """Probabilities of the rows of an array, scaled to mean 1."""
     masses = np.asarray(to_numpy(distribution), dtype=np.float64)
     if not is_array(V) or masses.shape != tuple(V.shape[:1]):
@@ -166,7 +166,7 @@ def theory_gamma(epsilon: float) -> float:
     return float(min(np.sqrt(epsilon) / 3, WIDEST))
 
 
-def warn_few_labels(rank: int, budget: int, n: int) -> bool:
+def warn_few_bss_labels(rank: int, budget: int, n: int) -> bool:
     """Warn of fewer than three labels per direction, unless they are the whole pool."""
     few = rank <= budget < min(3 * rank, n)
     if few:
@@ -184,7 +184,7 @@ def budget_gamma(rank: int, budget: int) -> float:
     return float(np.sqrt(2 * rank / (budget / _PACE + 2 * rank)))
 
 
-def draw_by_theory(
+def draw_bss_by_theory(
     shards: Shards,
     read: RowReader,
     transform: Floats,
@@ -196,7 +196,7 @@ def draw_by_theory(
     """Run until the theory's guarantee holds; more than ``most`` rows are an error."""
     if not (isinstance(gamma, Real) and 0 < gamma < 1):
         raise BadInput(f"gamma must be between 0 and 1, without them; got {gamma!r}")
-    rank = check_rank(transform)
+    rank = check_whitened_rank(transform)
     candidates = Candidates(shards, read, transform, seed)
     middle = 2 * rank * (1 - gamma**2) / gamma**2
     record = BssRun(Barriers(rank, gamma, find_placement(shards)))
@@ -204,20 +204,20 @@ def draw_by_theory(
         record.draw_row(candidates)
         if most is not None and len(record.scales) > most:
             raise BadInput(
-                _explain_small_budget(candidates.leverage, rank, _PACE * middle, gamma, most)
+                _explain_small_bss_budget(candidates.leverage, rank, _PACE * middle, gamma, most)
             )
         shards.progress("draws", record.rounds, max(record.rounds, round(_PACE * middle)))
     return record.to_draws(len(shards), middle)
 
 
-def draw_by_budget(
+def draw_bss_by_budget(
     shards: Shards, read: RowReader, transform: Floats, *, budget: int, seed: int
 ) -> BssDraws:
     """Run until ``budget`` distinct rows are drawn; a budget of all rows takes each once."""
     n, rank = len(shards), transform.shape[1]
     if budget == n:
-        return _take_all_rows(shards.ids, rank)
-    if budget < check_rank(transform):
+        return _draw_whole_pool(shards.ids, rank)
+    if budget < check_whitened_rank(transform):
         raise BadInput(
             f"budget is {budget} but the rows have rank {rank}; ask for at least {rank} or "
             "give fewer columns"
@@ -232,10 +232,10 @@ def draw_by_budget(
     draws = record.to_draws(n, record.expected_growth())
     if len(draws.ids) == budget:
         return draws
-    return _fill_up(draws, record.barriers.matrix(), candidates, shards.ids, budget)
+    return _fill_up_by_leverage(draws, record.barriers.matrix(), candidates, shards.ids, budget)
 
 
-def check_rank(transform: Floats) -> int:
+def check_whitened_rank(transform: Floats) -> int:
     """The number of whitened directions, which must not be 0."""
     rank = int(transform.shape[1])
     if not rank:
@@ -260,17 +260,17 @@ class Candidates:
         self._transform = transform
         self.leverage: Floats = np.concatenate(
             shards.map(
-                project_block, read, transform, True
+                compute_block_leverage, read, transform, True
             )  # float64: independent of the split into blocks
         )
         self._ids = shards.ids
-        self._times = self._first_rings()
+        self._times = self._start_candidate_clocks()
         self._turn, self._end = 1, 0.0
         self._queue = self._fetch_candidates()
         self._rotated: Floats = np.empty(0)
         self._era: tuple[Barriers, int] | None = None
 
-    def _first_rings(self) -> Floats:
+    def _start_candidate_clocks(self) -> Floats:
         """Time of every item's first ring, ``(n,)``; infinite without leverage."""
         times = np.empty(len(self._ids))
 
@@ -350,9 +350,9 @@ class Barriers:
         self.upper = 2 * dimension / gamma
         self.lower = -self.upper
         self._capacity = max(2, round(8 * dimension ** (1 / 3)))
-        self._decompose(np.zeros((dimension, dimension)))
+        self._decompose_barrier_matrix(np.zeros((dimension, dimension)))
 
-    def _decompose(self, matrix: Floats) -> None:
+    def _decompose_barrier_matrix(self, matrix: Floats) -> None:
         """Decompose ``B`` and start a new list of draws."""
         self._known, self.renewals = matrix, self.renewals + 1
         here = bring(matrix, self._placement)
@@ -361,14 +361,14 @@ class Barriers:
         self._rotated = np.empty((self._capacity, len(matrix)))
         self._count = 0
         self._margin = (self._values[0] - self.lower) / 2
-        self._update_factors()
+        self._update_barrier_factors()
 
     def matrix(self) -> Floats:
         """``B``, ``(r, r)``."""
         draws = self._draws[: self._count]
         return np.asarray(self._known + draws.T @ draws)
 
-    def _update_factors(self) -> None:
+    def _update_barrier_factors(self) -> None:
         r"""Update ``E``: in the eigenbasis, a diagonal and two thin factors.
 
         With :math:`W` the draws since the last decomposition, :math:`D = (u - \Lambda)^{-1}` and
@@ -422,9 +422,9 @@ class Barriers:
         self._count += 1
         # The factors need the lower barrier below the old eigenvalues: decompose in time.
         if self._count == self._capacity or self._values[0] - self.lower < self._margin:
-            self._decompose(self.matrix())
+            self._decompose_barrier_matrix(self.matrix())
         else:
-            self._update_factors()
+            self._update_barrier_factors()
 
 
 class ThinFactor:
@@ -438,7 +438,7 @@ class ThinFactor:
         """Factor ``rotated``, which is ``W^T``, ``(m, r)``."""
         self._scaled = rotated * diagonal
         inner = np.eye(len(rotated)) + sign * (self._scaled @ rotated.T)
-        self._root = _invert_root(inner)
+        self._root = _invert_barrier_root(inner)
         self.gram: Floats = self._root @ (self._scaled @ self._scaled.T) @ self._root.T
 
     def forms(self, rows: Floats) -> Floats:
@@ -446,7 +446,7 @@ class ThinFactor:
         return np.asarray(((rows @ self._scaled.T @ self._root.T) ** 2).sum(axis=1))
 
 
-def _invert_root(matrix: Floats) -> Floats:
+def _invert_barrier_root(matrix: Floats) -> Floats:
     """``R^-1`` for ``R R^T`` a small matrix, three times faster than a general inverse."""
     factor, failed = dpotrf(matrix, lower=1, clean=1)
     if failed:
@@ -500,7 +500,7 @@ class BssRun:
             "betas": [gamma / (potential * normaliser) for potential in self.potentials],
             # the sup over rows of |v|^2 / v^T E v is at most (u - l) / 4
             "condition": gamma * (upper[-1] - lower[-1]) / (4 * normaliser),
-            **_describe_spectrum(spectrum, lower[-1] / normaliser, upper[-1] / normaliser),
+            **_describe_bss_spectrum(spectrum, lower[-1] / normaliser, upper[-1] / normaliser),
             "filled": 0,
         }
         ids = np.fromiter(self.scales, dtype=np.int64)
@@ -508,7 +508,7 @@ class BssRun:
         return BssDraws(ids, weights, np.fromiter(self.counts.values(), dtype=np.int64), info)
 
 
-def _describe_spectrum(values: Floats, lowest: float, highest: float) -> JsonObject:
+def _describe_bss_spectrum(values: Floats, lowest: float, highest: float) -> JsonObject:
     return {
         "spectrum": values.tolist(),
         "spectrum_min": float(np.min(values, initial=np.inf)),
@@ -517,16 +517,16 @@ def _describe_spectrum(values: Floats, lowest: float, highest: float) -> JsonObj
     }
 
 
-def _take_all_rows(ids: Ids, rank: int) -> BssDraws:
+def _draw_whole_pool(ids: Ids, rank: int) -> BssDraws:
     """All rows, each with weight 1."""
     ones = np.ones(len(ids))
     info: JsonObject = {"gamma": None, "rounds": 0, "rank": rank, "normaliser": 1.0}
     info |= {"barriers": [[], []], "potentials": [], "betas": [], "condition": 0.0, "filled": 0}
-    info |= _describe_spectrum(np.ones(rank), 1.0, 1.0)
+    info |= _describe_bss_spectrum(np.ones(rank), 1.0, 1.0)
     return BssDraws(np.sort(ids), ones, ones.astype(np.int64), info)
 
 
-def _explain_small_budget(
+def _explain_small_bss_budget(
     leverage: Floats, rank: int, rounds: float, gamma: float, most: int
 ) -> str:
     labels = float(np.sum(-np.expm1(rounds * np.log1p(-np.minimum(leverage / rank, 1 - 1e-12)))))
@@ -536,7 +536,7 @@ def _explain_small_budget(
     )
 
 
-def _fill_up(
+def _fill_up_by_leverage(
     draws: BssDraws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int
 ) -> BssDraws:
     """Add the rows of highest leverage that were not drawn, with weight 1; ``matrix`` is ``B``."""
@@ -558,5 +558,5 @@ def _fill_up(
         np.concatenate([draws.ids, added]),
         np.concatenate([draws.weights, np.ones(missing)]),
         np.concatenate([draws.counts, np.zeros(missing, dtype=np.int64)]),
-        {**draws.info, "filled": missing, **_describe_spectrum(spectrum, lowest, highest)},
+        {**draws.info, "filled": missing, **_describe_bss_spectrum(spectrum, lowest, highest)},
     )

@@ -13,8 +13,9 @@ Cost: ``O(n)`` and a sort of ``k`` numbers, for any probabilities.
 A Poisson draw keeps each item independently with probability :math:`\min(1, \beta t_i)`, where
 :math:`\beta` makes ``k`` the expected number of items.
 
-Both process one block at a time (`first_rings`; `find_heaviest`, `keep_items`) and join the few
-items that matter, so that weights may stay with their blocks.
+Both process one block at a time (`first_rings`; `find_heaviest_weights`,
+`keep_poisson_items`) and join the few items that matter, so that weights may stay with their
+blocks.
 
 Reference: P. Efraimidis, P. Spirakis, "Weighted Random Sampling with a Reservoir", Information
 Processing Letters 97, 2006 (the smallest :math:`e_i / p_i`).
@@ -66,21 +67,21 @@ def draw_until_distinct(
     """
     if not isinstance(k, int | np.integer):
         raise BadInput(f"k must be a whole number; got {k!r}")
-    weights = _check_weights(p, k, ids)
+    weights = _check_draw_weights(p, k, ids)
     if k == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 0
     highest = float(weights.max())
     ids = np.arange(len(weights), dtype=np.int64) if ids is None else np.asarray(ids, np.int64)
-    drawn, counts = ring_counts(first_rings(weights, ids, k, seed, highest), k, seed, highest)
+    drawn, counts = count_rings(first_rings(weights, ids, k, seed, highest), k, seed, highest)
     return drawn.ids, counts, int(counts.sum())
 
 
-def join_rings(parts: list[ClockRings]) -> ClockRings:
+def join_clock_rings(parts: list[ClockRings]) -> ClockRings:
     """The rings of several blocks."""
     return ClockRings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def sort_rings(rings: ClockRings) -> ClockRings:
+def sort_clock_rings(rings: ClockRings) -> ClockRings:
     """The rings in the order of time, ties by id."""
     return rings.select(np.lexsort((rings.ids, rings.times)))
 
@@ -95,8 +96,8 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
     return ClockRings(ids[some], weights[some], times)
 
 
-def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[ClockRings, Ids]:
-    """The first ``k`` of the `first_rings` of all blocks, and how often each has rung by then."""
+def count_rings(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[ClockRings, Ids]:
+    """The first ``k`` rings of all blocks, and how often each item has rung by then."""
     first = rings.select(np.lexsort((rings.ids, rings.times))[:k])
     means = first.weights / highest * (first.times[-1] - first.times)
     if not means.sum() < 2**53:
@@ -132,7 +133,7 @@ class HeaviestWeights(NamedTuple):
     others: float
 
 
-def find_heaviest(weights: Floats, k: float) -> HeaviestWeights:
+def find_heaviest_weights(weights: Floats, k: float) -> HeaviestWeights:
     """The positive weights of a block that may be among the ``k`` largest of all."""
     count, rest = max(int(np.ceil(k)), 1), 0.0
     if count < len(weights):
@@ -145,7 +146,7 @@ def find_heaviest(weights: Floats, k: float) -> HeaviestWeights:
 def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
     r"""The :math:`\beta` with :math:`\sum_i \min(1, \beta t_i) = k`.
 
-    ``parts`` come from `find_heaviest` of all blocks; at least ``k`` weights must be positive.
+    ``parts`` come from `find_heaviest_weights`; at least ``k`` weights must be positive.
     """
     if k == 0:
         return 0.0
@@ -158,7 +159,7 @@ def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
     return float(rates[fits.argmax()] if fits.any() else 1 / largest[-1])
 
 
-def keep_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
+def keep_poisson_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
     """The items of a block that are kept, each with probability ``min(1, rate * weight)``."""
     some = np.flatnonzero(rate * weights > 0)
     times = row_noise(seed, ids[some], _KEPT) / np.minimum(1.0, rate * weights[some])
@@ -167,7 +168,7 @@ def keep_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
     return ClockRings(ids[some], weights[some], times[inside])
 
 
-def _check_weights(p: ArrayLike, k: float, ids: Ids | None) -> Floats:
+def _check_draw_weights(p: ArrayLike, k: float, ids: Ids | None) -> Floats:
     """The weights in float64 if they, their ids and ``k`` are valid."""
     weights = np.asarray(p, dtype=np.float64)
     if weights.ndim != 1:

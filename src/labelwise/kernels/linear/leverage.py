@@ -28,9 +28,9 @@ from labelwise.arrays import Array, Floats, bring, device, namespace, precision,
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.row_chunks import (
     CHUNK,
-    iterate_chunks,
+    iterate_row_chunks,
     multiply_chunks,
-    squared_lengths,
+    squared_row_lengths,
 )
 from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
@@ -99,10 +99,10 @@ def leverage_scores(
         return np.empty(0)
     placement = find_placement(shards)
     basis = whiten(shards, read_features, rtol=rtol, ridge=ridge, placement=placement)
-    return project_rows(shards, read_features, basis, double=double)
+    return compute_leverage(shards, read_features, basis, double=double)
 
 
-def project_rows(
+def compute_leverage(
     shards: Shards, read: RowReader, basis: Whitening, *, double: bool = False
 ) -> Floats:
     """``|a_i T|^2`` of every row, ``(n,)``, clipped to [0, 1].
@@ -110,15 +110,15 @@ def project_rows(
     Float32 rows are multiplied in float32, unless ``double`` is set or `Whitening` forbids it.
     """
     double = double or not basis.allows_float32
-    scores = np.concatenate(shards.map(project_block, read, basis.transform, double))
+    scores = np.concatenate(shards.map(compute_block_leverage, read, basis.transform, double))
     return np.clip(scores, 0.0, 1.0, out=scores)
 
 
-def project_block(shard: Shard, read: RowReader, transform: Array, double: bool) -> Floats:
+def compute_block_leverage(shard: Shard, read: RowReader, transform: Array, double: bool) -> Floats:
     """``|a_i T|^2`` for the rows of one block, ``(n,)``."""
     out = np.empty(len(shard))
     for start, product in multiply_chunks(read(shard.rows), transform, double=double):
-        out[start : start + len(product)] = squared_lengths(product)
+        out[start : start + len(product)] = squared_row_lengths(product)
     return out
 
 
@@ -141,11 +141,11 @@ class QrFactor:
     precision: float
 
     def __add__(self, other: "QrFactor") -> "QrFactor":
-        factor = _factor_stacked(self.matrix, other.matrix)
+        factor = _factor_stacked_rows(self.matrix, other.matrix)
         return QrFactor(factor, max(self.precision, other.precision))
 
 
-def _factor_stacked(above: Floats, below: Floats) -> Floats:
+def _factor_stacked_rows(above: Floats, below: Floats) -> Floats:
     """The factor ``R`` of two matrices, one on top of the other."""
     factor = np.linalg.qr(np.concatenate([above, below]), mode="r")
     return np.asarray(factor)
@@ -155,27 +155,27 @@ def sum_gram(shard: Shard, read: RowReader, n: int, placement: Array) -> "Matrix
     """The Gram matrix of a block; with fewer rows than columns ``R``, which is smaller."""
     rows = read(shard.rows)
     if n <= rows.shape[1]:
-        return _factor_block(shard, read)
+        return _factor_block_by_qr(shard, read)
     xp, d = namespace(rows), rows.shape[1]
     total = xp.zeros((d, d), dtype=xp.float64, device=device(rows))
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is detected by the caller
-        for _, chunk in iterate_chunks(rows, double=True):
+        for _, chunk in iterate_row_chunks(rows, double=True):
             total += xp.matrix_transpose(chunk) @ chunk
     return MatrixSum(bring(total, placement), precision(rows))
 
 
-def _factor_block(shard: Shard, read: RowReader) -> QrFactor:
+def _factor_block_by_qr(shard: Shard, read: RowReader) -> QrFactor:
     rows = read(shard.rows)
     d = rows.shape[1]
     factor = np.empty((0, d))
     size = max(4 * d, CHUNK // max(1, d))
-    for start, part in iterate_chunks(rows, double=True, size=size):
+    for start, part in iterate_row_chunks(rows, double=True, size=size):
         chunk = to_numpy(part)
         wrong = ~np.isfinite(chunk).all(axis=1)
         if wrong.any():
             item = shard.ids[start + int(wrong.argmax())]
             raise BadInput(f"the row of item {item} holds NaN or infinity; leave it out")
-        factor = _factor_stacked(factor, chunk)
+        factor = _factor_stacked_rows(factor, chunk)
     return QrFactor(factor, precision(rows))
 
 
@@ -203,12 +203,12 @@ def whiten(
     found: Whitening | None = None
     if isinstance(part, MatrixSum):
         if ridge == 0 and not principal:
-            found = _whiten_by_cholesky(part, _choose_tolerance(part, n, rtol))
-        found = found or _whiten_by_eigenvalues(part, _choose_tolerance(part, n, rtol), ridge)
+            found = _whiten_by_cholesky(part, _choose_rank_tolerance(part, n, rtol))
+        found = found or _whiten_by_eigenvalues(part, _choose_rank_tolerance(part, n, rtol), ridge)
     if found is None:
-        part = part if isinstance(part, QrFactor) else shards.sum(_factor_block, read)
+        part = part if isinstance(part, QrFactor) else shards.sum(_factor_block_by_qr, read)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            found = _whiten_by_svd(part, _choose_tolerance(part, n, rtol), ridge)
+            found = _whiten_by_svd(part, _choose_rank_tolerance(part, n, rtol), ridge)
         if not np.isfinite(found.transform).all():
             raise BadInput(
                 "features are so small that their inverse is beyond what float64 can hold; "
@@ -217,7 +217,7 @@ def whiten(
     return replace(found, transform=bring(found.transform, placement))
 
 
-def _choose_tolerance(part: "MatrixSum | QrFactor", n: int, rtol: float | None) -> float:
+def _choose_rank_tolerance(part: "MatrixSum | QrFactor", n: int, rtol: float | None) -> float:
     return rank_tolerance(part.precision, n, part.matrix.shape[1]) if rtol is None else rtol
 
 

@@ -43,11 +43,11 @@ from labelwise.errors import BadInput, NotConverged
 from labelwise.kernels.linear.leverage import (
     RowReader,
     Whitening,
+    compute_block_leverage,
     invert_triangle,
-    project_block,
     whiten,
 )
-from labelwise.kernels.linear.row_chunks import multiply_chunks, squared_lengths
+from labelwise.kernels.linear.row_chunks import multiply_chunks, squared_row_lengths
 from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards, drop_state
 from labelwise.pool.rows import read_features
@@ -148,18 +148,18 @@ def store_lewis_weights(
         return LewisWeights(none, 0, 0.0, n)
     if settings.p == 2 or basis.rank == 0:
         double = settings.double or not basis.allows_float32
-        shards.map(_store_leverage, read, basis.transform, double)
+        shards.map(_store_leverage_weights, read, basis.transform, double)
         return LewisWeights(none, 0, 0.0, basis.rank)
     try:
-        rounds, residual = _run_rounds(shards, read, settings, basis, placement)
-        total = sum(shards.map(_store_powers))
+        rounds, residual = _run_lewis_rounds(shards, read, settings, basis, placement)
+        total = sum(shards.map(_store_lewis_powers))
     finally:
         shards.map(drop_state, _LOGARITHMS)
-    shards.map(_scale_weights, basis.rank / total)  # for p < 2 the scale converges slowest
+    shards.map(_scale_lewis_weights, basis.rank / total)  # for p < 2 the scale converges slowest
     return LewisWeights(none, rounds, residual, basis.rank)
 
 
-def _run_rounds(
+def _run_lewis_rounds(
     shards: Shards, read: RowReader, settings: LewisSettings, basis: Whitening, placement: Array
 ) -> tuple[int, float]:
     """Run rounds until the residual is small enough; the logarithms stay with the blocks."""
@@ -170,7 +170,7 @@ def _run_rounds(
     best, idle = np.inf, 0
     for number in range(1, settings.max_iterations + 1):
         step = LewisStep(p, theta, level, transform, double)
-        result: LewisRound = shards.sum(update_logarithms, read, step, placement)
+        result: LewisRound = shards.sum(update_lewis_logarithms, read, step, placement)
         residual = float(result.residual)
         if residual <= settings.tol:
             return number, residual
@@ -182,14 +182,14 @@ def _run_rounds(
         if idle >= 2 and not double:
             double, idle = True, 0
         best = min(best, residual)
-        transform = transform @ _invert_root(result.gram)
+        transform = transform @ _invert_gram_root(result.gram)
     raise NotConverged(
         f"lewis weights for p={p:g} still change by {best:.1e} after {settings.max_iterations} "
         f"rounds; raise max_iterations, or tol (now {settings.tol:g})"
     )
 
 
-def _invert_root(gram: Array) -> Array:
+def _invert_gram_root(gram: Array) -> Array:
     """``S`` with ``S^T G S = I``, ``(r, r)``; directions lost to rounding are bounded."""
     xp = namespace(gram)
     try:
@@ -226,7 +226,7 @@ class LewisRound:
         return LewisRound(self.gram + other.gram, larger)
 
 
-def update_logarithms(
+def update_lewis_logarithms(
     shard: Shard, read: RowReader, step: LewisStep, placement: Array
 ) -> LewisRound:
     """Move ``y`` to ``(1 - theta) y + theta F(y)`` and sum the Gram matrix there."""
@@ -243,8 +243,8 @@ def update_logarithms(
     gram = rows_xp.zeros((rank, rank), dtype=rows_xp.float64, device=device(block))
     for start, rows in multiply_chunks(block, step.transform, double=step.double):
         part = slice(start, start + rows.shape[0])
-        squares = squared_norms(float64(rows)) if on_device else squared_lengths(rows)
-        moved = _move_rows(squares, before[part], step)
+        squares = squared_norms(float64(rows)) if on_device else squared_row_lengths(rows)
+        moved = _step_lewis_rows(squares, before[part], step)
         after[part] = moved.y
         if step.p > 2:
             powers[part] = moved.power
@@ -264,7 +264,7 @@ class MovedRows(NamedTuple):
     residual: Array
 
 
-def _move_rows(squares: Array, y: Array, step: LewisStep) -> MovedRows:
+def _step_lewis_rows(squares: Array, y: Array, step: LewisStep) -> MovedRows:
     """One round for rows of the given squared lengths; zero rows have ``y = -inf``.
 
     Zero rows are masked, not removed: selecting rows would make a GPU wait for the host.
@@ -285,7 +285,7 @@ def _move_rows(squares: Array, y: Array, step: LewisStep) -> MovedRows:
     return MovedRows(moved, powers, root, xp.max(change))
 
 
-def _store_powers(shard: Shard) -> float:
+def _store_lewis_powers(shard: Shard) -> float:
     """Store the weights of a block after the last round, and return their sum.
 
     For p > 2 they are the leverage scores of the reweighted rows, which sum to the rank.
@@ -295,11 +295,11 @@ def _store_powers(shard: Shard) -> float:
     return float(powers.sum())
 
 
-def _store_leverage(shard: Shard, read: RowReader, transform: Array, double: bool) -> None:
-    scores = project_block(shard, read, transform, double)
+def _store_leverage_weights(shard: Shard, read: RowReader, transform: Array, double: bool) -> None:
+    scores = compute_block_leverage(shard, read, transform, double)
     shard.state[WEIGHTS] = np.clip(scores, 0.0, 1.0, out=scores)
 
 
-def _scale_weights(shard: Shard, factor: float) -> None:
+def _scale_lewis_weights(shard: Shard, factor: float) -> None:
     weights = shard.state[WEIGHTS] * factor
     shard.state[WEIGHTS] = np.minimum(weights, 1.0, out=weights)

@@ -51,7 +51,7 @@ def scratch_buffer(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[HostArr
             _buffers.unused.append(memory)
 
 
-def iterate_chunks(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, Array]]:
+def iterate_row_chunks(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, Array]]:
     """Chunks of a block in float64, or in float32 if ``double`` is off and the rows allow it.
 
     Yields the start of each chunk and its ``(m, d)`` rows; ``m`` is ``size`` if that is given.
@@ -77,7 +77,7 @@ def multiply_chunks(rows: Array, transform: Array, *, double: bool) -> Iterator[
     Yields the start of each chunk and its ``(m, r)`` product, which may be overwritten.
     """
     matrix: Array | None = None
-    for start, chunk in iterate_chunks(rows, double=double):
+    for start, chunk in iterate_row_chunks(rows, double=double):
         if matrix is None:
             given = to_numpy(transform) if isinstance(chunk, np.ndarray) else transform
             matrix = like(given, chunk, dtype=chunk.dtype)
@@ -86,7 +86,7 @@ def multiply_chunks(rows: Array, transform: Array, *, double: bool) -> Iterator[
         yield start, (matrix.T @ chunk.T).T if transposed else chunk @ matrix
 
 
-def squared_lengths(rows: Array) -> Floats:
+def squared_row_lengths(rows: Array) -> Floats:
     """Squared length of every row, ``(n,)`` float64 on the host, without float32 underflow."""
     if isinstance(rows, np.ndarray) and rows.flags.f_contiguous:
         squares = np.einsum("ij,ij->i", rows, rows)  # BLAS row by row is slow in this layout

@@ -1,10 +1,10 @@
 """State and proposals of a block of rows while a greedy strategy picks.
 
-For strategies whose scores only fall, an old score is an upper bound. `sample_bounds` estimates
-from a few rows how far scores have fallen, which gives a threshold that the wanted number of rows
-reach. `propose_rows` updates only the rows whose bounds reach it, and each only until it falls
-below: most do so long before they have counted all picks. `CandidateWindow` joins the proposals of
-all blocks.
+For strategies whose scores only fall, an old score is an upper bound. `sample_score_bounds`
+estimates from a few rows how far scores have fallen, which gives a threshold that the wanted number
+of rows reach. `propose_rows` updates only the rows whose bounds reach it, and each only
+until it falls below: most do so long before they have counted all picks. `CandidateWindow` joins
+the proposals of all blocks.
 """
 
 from collections.abc import Callable
@@ -80,12 +80,12 @@ class Proposal:
     updated: int = 0  # number of rows that had to be updated for the proposal
 
 
-def take_state(state: BlockState, positions: NDArray[np.intp]) -> BlockState:
+def take_block_state(state: BlockState, positions: NDArray[np.intp]) -> BlockState:
     """The state of the rows at some positions."""
     return type(state)(*(take(part, positions) for part in state))
 
 
-def put_state(state: BlockState, positions: NDArray[np.intp], new: BlockState) -> None:
+def put_block_state(state: BlockState, positions: NDArray[np.intp], new: BlockState) -> None:
     """Overwrite the state of the rows at some positions, in place."""
     for whole, part in zip(state, new, strict=True):
         put(whole, positions, part)
@@ -115,19 +115,19 @@ def _score_on_device(
     return scores, 1e-9 * namespace(scores).abs(scores)
 
 
-def _bound_rows(
+def _bound_scores(
     strategy: GreedyStrategy, state: BlockState, plan: Plan, ids: Callable[[], Ids]
 ) -> Floats:
     """Upper bounds of the scores."""
     return np.add(*score_rows(strategy, state, plan, ids))
 
 
-def start_block(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: Plan) -> None:
+def start_scores(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: Plan) -> None:
     """Score a block's rows for the first time."""
     state = strategy.start(shard.rows, labelled, plan)
     if strategy.bounded:  # its arrays are overwritten later, and may be views of the rows
         state = type(state)(*(namespace(part).asarray(part, copy=True) for part in state))
-    bounds = _bound_rows(strategy, state, plan, lambda: shard.ids)
+    bounds = _bound_scores(strategy, state, plan, lambda: shard.ids)
     scores = strategy.score(state, plan)
     taken = namespace(scores).zeros_like(scores, dtype=namespace(scores).bool)
     shard.state[KEY] = BlockScores(state, bounds, taken, np.zeros(len(shard), dtype=np.int32))
@@ -142,29 +142,29 @@ def count_picks(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan
     return True
 
 
-def _refresh_block(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan: Plan) -> None:
+def _refresh_scores(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan: Plan) -> None:
     """Count all picks in every row, and update the bounds."""
     if count_picks(block, shard, strategy, plan):
-        block.bounds = _bound_rows(strategy, block.state, plan, lambda: shard.ids)
+        block.bounds = _bound_scores(strategy, block.state, plan, lambda: shard.ids)
         block.bounds[to_numpy(block.taken)] = -np.inf
 
 
-def update_block(
+def update_block_scores(
     shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids
 ) -> None:
     """Count the new picks in every row."""
     block: BlockScores = shard.state[KEY]
     block.add_picks(new, new_ids, shard.ids)
-    _refresh_block(block, shard, strategy, plan)
+    _refresh_scores(block, shard, strategy, plan)
 
 
-def propose_best(
+def propose_best_ties(
     shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids
 ) -> Proposal:
     """Count the new picks in every row; propose the rows that tie for the best score."""
     block: BlockScores = shard.state[KEY]
     block.add_picks(new, new_ids, shard.ids)
-    (_refresh_block if strategy.bounded else count_picks)(block, shard, strategy, plan)
+    (_refresh_scores if strategy.bounded else count_picks)(block, shard, strategy, plan)
     scores, slack = _score_on_device(strategy, block.state, plan)
     xp = namespace(scores)
     lowest = xp.full_like(scores, -xp.inf)
@@ -179,7 +179,7 @@ def propose_best(
     return Proposal(shard.ids[ties], {}, None, found[0], found[1])
 
 
-def _update_rows(
+def _update_stale_rows(
     block: BlockScores,
     shard: Shard,
     strategy: GreedyStrategy,
@@ -194,9 +194,9 @@ def _update_rows(
         first, count = int(block.seen[some].min()), FIRST_PICKS
         while len(some) and first < len(block.picked):
             new = _slice_picks(block.picked, first, count)
-            state = strategy.add(take_state(block.state, some), theirs, new, plan)
-            put_state(block.state, some, state)
-            bounds = _bound_rows(strategy, state, plan, partial(shard.ids_at, some))
+            state = strategy.add(take_block_state(block.state, some), theirs, new, plan)
+            put_block_state(block.state, some, state)
+            bounds = _bound_scores(strategy, state, plan, partial(shard.ids_at, some))
             block.bounds[some] = bounds
             first, count = min(first + count, len(block.picked)), 2 * count
             block.seen[some] = np.maximum(block.seen[some], first)
@@ -210,18 +210,18 @@ def _slice_picks(picked: GrowingRows, first: int, count: int) -> ArrayDict:
     return {name: map_models(value, lambda array: array[:count]) for name, value in rows.items()}
 
 
-def sample_bounds(
+def sample_score_bounds(
     shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids, stride: int
 ) -> Floats:
     """Remember new picks; the bounds of every ``stride``-th row after it has counted them."""
     block: BlockScores = shard.state[KEY]
     block.add_picks(new, new_ids, shard.ids)
     some = np.arange(0, len(shard), stride)
-    _update_rows(block, shard, strategy, plan, block.find_stale(some), -np.inf)
+    _update_stale_rows(block, shard, strategy, plan, block.find_stale(some), -np.inf)
     return block.bounds[some]
 
 
-def choose_threshold(bounds: Floats, share: float) -> float:
+def choose_score_threshold(bounds: Floats, share: float) -> float:
     """A threshold that about this share of the rows reach, from the bounds of a sample.
 
     It decides only how soon rows are picked, not which. Picked rows never reach it.
@@ -240,13 +240,13 @@ def propose_rows(shard: Shard, strategy: GreedyStrategy, plan: Plan, threshold: 
     new = len(block.picked) - block.base
     # A pass over all rows is cheaper than fetching many of them one by one.
     if len(stale) * (FETCH_COST + min(new, FIRST_PICKS)) > len(shard) * (READ_COST + new):
-        _refresh_block(block, shard, strategy, plan)
+        _refresh_scores(block, shard, strategy, plan)
     else:
-        _update_rows(block, shard, strategy, plan, stale, threshold)
+        _update_stale_rows(block, shard, strategy, plan, stale, threshold)
     top = np.flatnonzero(block.bounds >= threshold)
     others = block.bounds.copy()
     others[top] = -np.inf
-    ids, state = shard.ids_at(top), take_state(block.state, top)
+    ids, state = shard.ids_at(top), take_block_state(block.state, top)
     scores, slack = score_rows(strategy, state, plan, lambda: ids)
     # Picks from a few rows take a hundred small steps, each of which would be a launch on a GPU.
     state = type(state)(*(to_numpy(part) for part in state))

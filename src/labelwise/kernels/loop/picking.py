@@ -29,12 +29,12 @@ from labelwise.errors import BadInput
 from labelwise.kernels.loop.block_scores import (
     MOST_TIES,
     CandidateWindow,
-    choose_threshold,
-    propose_best,
+    choose_score_threshold,
+    propose_best_ties,
     propose_rows,
-    sample_bounds,
-    start_block,
-    update_block,
+    sample_score_bounds,
+    start_scores,
+    update_block_scores,
 )
 from labelwise.kernels.placement import find_placement, join_resident_blocks
 from labelwise.pool.blocks import Shard, Shards
@@ -74,7 +74,7 @@ def pick(
     if isinstance(strategy, GreedyStrategy):
         return pick_greedily(strategy, shards, labelled, budget, seed)
     if isinstance(strategy, ScoreStrategy):
-        return _pick_highest(strategy, shards, labelled, budget)
+        return _pick_highest_scores(strategy, shards, labelled, budget)
     raise BadInput(f"{strategy!r} is not a score, greedy or pass strategy")
 
 
@@ -104,15 +104,17 @@ class BestItems:
         return BestItems(self.count, (ids[best],), (scores[best],))
 
 
-def _pick_highest(
+def _pick_highest_scores(
     strategy: ScoreStrategy, shards: Shards, labelled: Rows | None, budget: int
 ) -> Choice:
     summary = [shards.map(strategy.summarise)] if strategy.summarise is not None else []
-    best: BestItems = shards.sum(_score_block, strategy, labelled, summary, budget).merge_pieces()
+    best: BestItems = shards.sum(
+        _score_items_of_block, strategy, labelled, summary, budget
+    ).merge_pieces()
     return Choice(best.ids[0], scores=best.scores[0])
 
 
-def _score_block(
+def _score_items_of_block(
     shard: Shard,
     strategy: ScoreStrategy,
     labelled: Rows | None,
@@ -149,7 +151,7 @@ def pick_greedily(
         shards = join_resident_blocks(shards)
         picker = strategy.ahead(strategy, shards, labelled)
     plan = strategy.begin(shards, labelled, budget, seed)
-    shards.map(start_block, strategy, labelled, plan)
+    shards.map(start_scores, strategy, labelled, plan)
     loop = GreedyLoop(strategy, shards, labelled, plan, budget, on_device=picker is not None)
     if picker is not None:
         loop.pick_ahead(picker)
@@ -208,7 +210,7 @@ class GreedyLoop:
     def pick_best(self) -> None:
         """Make one pick: the best of what the blocks propose."""
         new = self._take_new_picks()
-        parts = self.shards.map(propose_best, self.strategy, self.plan, *new)
+        parts = self.shards.map(propose_best_ties, self.strategy, self.plan, *new)
         ids = np.concatenate([part.ids for part in parts])
         scores = np.concatenate([part.scores for part in parts])
         slack = np.concatenate([part.slack for part in parts])
@@ -249,14 +251,14 @@ class GreedyLoop:
         """Pick many items between two passes over the rows."""
         # Scores are upper bounds only after the first pick was counted in every row.
         self.pick_best()
-        self.shards.map(update_block, self.strategy, self.plan, *self._take_new_picks())
+        self.shards.map(update_block_scores, self.strategy, self.plan, *self._take_new_picks())
         count = len(self.shards)
         share = min(max(LEAST_ROWS, count // ROWS_SHARE), MOST_ROWS) / count
         stride = max(SAMPLED_ROW, count // SAMPLE_SIZE)
         while len(self.ids) < self.budget:
             before, given = len(self.ids), (self.strategy, self.plan)
-            sampled = self.shards.map(sample_bounds, *given, *self._take_new_picks(), stride)
-            threshold = choose_threshold(np.concatenate(sampled), share)
+            sampled = self.shards.map(sample_score_bounds, *given, *self._take_new_picks(), stride)
+            threshold = choose_score_threshold(np.concatenate(sampled), share)
             parts = self.shards.map(propose_rows, *given, threshold)
             self._pick_from_window(CandidateWindow(parts, *given))
             if len(self.ids) > before or any(part.updated for part in parts):

@@ -62,7 +62,7 @@ def greedy_scores(slopes: Array, norms: Array, costs: Array, beta: float, gain: 
     return costs + xp.where(flat, 0 * falls, falls * falls / xp.where(flat, 1.0, curvatures))
 
 
-def score_with_error(
+def score_gains_with_error(
     slopes: Array, error: Array, norms: Array, costs: Array, pursuit: "GreedyPursuit"
 ) -> tuple[Array, Array]:
     """Scores, and bounds on their rounding error for slopes that may be off by ``error``."""
@@ -96,7 +96,7 @@ class GreedyPursuit:
         budget, (classes, width) = problem.budget, problem.target.shape
         self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
         # On a GPU recomputing the products is as fast as one column, and needs no memory.
-        self.columns = limit_columns(problem) if isinstance(placement, np.ndarray) else 0
+        self.columns = limit_pursuit_columns(problem) if isinstance(placement, np.ndarray) else 0
         xp = namespace(placement)
 
         def allocate(*shape: int) -> Array:
@@ -135,17 +135,17 @@ class GreedyPursuit:
 
     def add_pick(self, vector: Factored) -> None:
         """Add one pick with its best weight, then de-bias all weights."""
-        self._append_vectors(vector)
-        self.weights = self._update_weights(self.gram, self.target_products)
-        self.residual = self._update_residual()
+        self._append_pursuit_vectors(vector)
+        self.weights = self._update_pursuit_weights(self.gram, self.target_products)
+        self.residual = self._update_pursuit_residual()
 
     def add_weighted_picks(self, vectors: Factored, weights: Array) -> None:
         """Add several picks; ``weights`` are the known weights of all picks."""
-        self._append_vectors(vectors)
+        self._append_pursuit_vectors(vectors)
         self.weights, self.columns = weights, 0
-        self.residual = self._update_residual()
+        self.residual = self._update_pursuit_residual()
 
-    def _append_vectors(self, vectors: Factored) -> None:
+    def _append_pursuit_vectors(self, vectors: Factored) -> None:
         """Store vectors and their products with all picks and the target."""
         first, last = self.count, self.count + len(vectors)
         self._a[first:last, :], self._h[first:last, :] = vectors.a, vectors.h
@@ -157,10 +157,10 @@ class GreedyPursuit:
         with_target = inner_products_with_matrix(vectors, self._target)
         self._products[first:last] = with_target / self.problem.budget
 
-    def _update_weights(self, gram: Array, target: Array) -> Array:
+    def _update_pursuit_weights(self, gram: Array, target: Array) -> Array:
         """The best weight of the last pick, then de-bias steps of all, clipped at 0.
 
-        Same steps as `labelwise.kernels.sparse.weights.debias_and_clip`, from the stored products
+        Same steps as `weights.debias_and_clip_weights`, from the stored products
         and without a value that the host would wait for.
         """
         xp, beta = namespace(gram), self.problem.beta
@@ -179,7 +179,7 @@ class GreedyPursuit:
             weights = weights.clip(min=0.0)
         return weights.clip(min=0.0)
 
-    def _update_residual(self) -> PursuitResidual:
+    def _update_pursuit_residual(self) -> PursuitResidual:
         weights, count = self.weights, self.count
         xp = namespace(weights)
         if count <= self.columns:
@@ -200,7 +200,7 @@ class GreedyPursuit:
         return weighted_sum(self.vectors, self.weights) / self.problem.budget - self._target
 
 
-def limit_columns(problem: SparseProblem) -> int:
+def limit_pursuit_columns(problem: SparseProblem) -> int:
     """Number of columns at which reading them takes as long as recomputing the products."""
     classes, width = map(int, problem.target.shape)
     return min((classes - 1) * width // 6, COLUMN_BYTES // (8 * problem.n), problem.budget)
@@ -219,14 +219,14 @@ class GreedySparseState(NamedTuple):
     slack: Array  # ``(n,)`` bounds on the rounding of the scores
 
 
-def start_block(rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:
+def start_pursuit(rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:
     """Compute the vectors of a block and score them for the first pick."""
     problem = pursuit.problem
     vectors, deviations = label_gradients(rows, problem.law)
     xp, h = namespace(deviations), vectors.h
     variances = deviations * deviations
     shape = (0 if problem.degenerate else pursuit.columns, h.shape[0])
-    first = float64(_multiply_residual(vectors, -problem.target))
+    first = float64(_multiply_pursuit_residual(vectors, -problem.target))
     state = GreedySparseState(
         a=vectors.a,
         h=h if problem.copies_features else h[:, :0],
@@ -237,24 +237,30 @@ def start_block(rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:
         scores=first,
         slack=first,
     )
-    return _score_block(state, first, pursuit)
+    return _score_pursuit_block(state, first, pursuit)
 
 
-def update_block(state: GreedySparseState, rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:
+def update_pursuit(
+    state: GreedySparseState, rows: Rows, pursuit: GreedyPursuit
+) -> GreedySparseState:
     """Update the scores of a block after one pick."""
     vectors = Factored(state.a, state.h if state.h.shape[1] else rows["features"])
     matrix, weights, _, pick = pursuit.residual
     if matrix is not None:
-        return _score_block(state, float64(_multiply_residual(vectors, matrix)), pursuit)
+        return _score_pursuit_block(
+            state, float64(_multiply_pursuit_residual(vectors, matrix)), pursuit
+        )
     assert pick is not None
     pick = Factored(*(like(part, state.a, dtype=state.a.dtype) for part in (pick.a, pick.h)))
     state.columns[:, len(weights) - 1] = inner_products(vectors, pick)[:, 0]
     local = like(weights, state.columns, dtype=state.columns.dtype)
     moved = namespace(local).matmul(state.columns[:, : len(weights)], local)
-    return _score_block(state, state.first + float64(moved) / pursuit.problem.budget, pursuit)
+    return _score_pursuit_block(
+        state, state.first + float64(moved) / pursuit.problem.budget, pursuit
+    )
 
 
-def exact_scores(rows: Rows, pursuit: GreedyPursuit) -> Floats:
+def score_pursuit_exactly(rows: Rows, pursuit: GreedyPursuit) -> Floats:
     """The scores of a few items in float64 on the host, ``(n,)``."""
     problem = pursuit.problem
     vectors, variances = compute_vectors(rows, problem.law, np.empty(0))
@@ -268,12 +274,12 @@ def exact_scores(rows: Rows, pursuit: GreedyPursuit) -> Floats:
     return np.asarray(scores / problem.squared_scale)
 
 
-def _multiply_residual(vectors: Factored, matrix: Array) -> Array:
+def _multiply_pursuit_residual(vectors: Factored, matrix: Array) -> Array:
     """Product of every row with a ``(K, d)`` matrix in the precision of the rows, ``(n,)``."""
     return inner_products_with_matrix(vectors, like(matrix, vectors.h, dtype=vectors.h.dtype))
 
 
-def _score_block(
+def _score_pursuit_block(
     state: GreedySparseState, inner: Array, pursuit: GreedyPursuit
 ) -> GreedySparseState:
     """The state with new scores, from the products of all vectors with the residual."""
@@ -284,7 +290,7 @@ def _score_block(
         rounding = ROUNDING * float(namespace(inner).finfo(state.a.dtype).eps)
         error = namespace(inner).sqrt(norms) * (rounding * pursuit.residual.scale)
         slopes = inner / problem.budget
-        scores, slack = score_with_error(slopes, error, norms, costs, pursuit)
+        scores, slack = score_gains_with_error(slopes, error, norms, costs, pursuit)
     if problem.law.scale != 1:
         scores, slack = scores / problem.squared_scale, slack / problem.squared_scale
     return state._replace(scores=scores, slack=slack)

@@ -30,7 +30,7 @@ from labelwise.kernels.distance.embedding import (
     take_embedding,
 )
 from labelwise.kernels.loop.block_scores import KEY, BlockScores, count_picks
-from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
+from labelwise.kernels.loop.scan import Arrays, Scan, count_certain_picks
 from labelwise.kernels.placement import read_first_id
 from labelwise.kernels.sparse.greedy import (
     ROUNDING,
@@ -38,7 +38,7 @@ from labelwise.kernels.sparse.greedy import (
     GreedyPursuit,
     GreedySparseState,
     greedy_scores,
-    score_with_error,
+    score_gains_with_error,
 )
 from labelwise.kernels.sparse.weights import TINY
 from labelwise.pool.blocks import Shard, Shards
@@ -96,14 +96,14 @@ class LookaheadPursuit:
             self._shards.map(lambda b: b.state[KEY].add_picks(new, new_ids, b.ids))
             return CertainPicks(new_ids[:0], np.empty(0))
         width = max(self._width // self._shard_count, 64)
-        windows = self._shards.map(_open_window, self._strategy, plan, new, new_ids, width)
+        windows = self._shards.map(_open_pursuit_window, self._strategy, plan, new, new_ids, width)
         vectors = concat_embeddings([window.vectors for window in windows])
         costs = namespace(vectors.h).concat([window.costs for window in windows])
-        made = self._make_picks(pursuit, windows, vectors, min(self._block, most))
-        matrices = _compute_residuals(pursuit, vectors, made)
-        scores, lower = _score_picks(pursuit, vectors, costs, made.index, matrices)
-        above, ids = self._check_blocks(pursuit, windows, made.index, matrices, lower)
-        count = count_certain(to_numpy(lower) > above)
+        made = self._make_tentative_picks(pursuit, windows, vectors, min(self._block, most))
+        matrices = _pursuit_residuals(pursuit, vectors, made)
+        scores, lower = _score_window_picks(pursuit, vectors, costs, made.index, matrices)
+        above, ids = self._check_pursuit_blocks(pursuit, windows, made.index, matrices, lower)
+        count = count_certain_picks(to_numpy(lower) > above)
         if count < min(MIN_BLOCK, most):
             self._width = min(2 * self._width, MAX_WIDTH)
         self._block = min(max(2 * count, MIN_BLOCK), MAX_BLOCK)
@@ -115,12 +115,12 @@ class LookaheadPursuit:
         shown = to_numpy(scores)[:count] / pursuit.problem.squared_scale
         return CertainPicks(ids[:count].astype(np.int64), shown)
 
-    def _make_picks(
+    def _make_tentative_picks(
         self, pursuit: GreedyPursuit, windows: list[PursuitWindow], vectors: Factored, count: int
     ) -> TentativePicks:
         """Make picks from the windows alone."""
         known, capacity = pursuit.count, -(-(pursuit.count + 1) // CAPACITY) * CAPACITY
-        constants, state = _arrange_step(pursuit, windows, vectors, capacity)
+        constants, state = _arrange_pursuit_step(pursuit, windows, vectors, capacity)
         step = partial(pick_and_reweight, pursuit.gain, pursuit.problem.beta, pursuit.steps)
         self._scan = self._scan or Scan(step, RECORDED_STEPS)
         rounds = -(-count // RECORDED_STEPS)
@@ -128,7 +128,7 @@ class LookaheadPursuit:
         every = namespace(before).concat([before, state[0][None, :]])[: count + 1, :]
         return TentativePicks(index[:count] - capacity, every[:, :known], every[:, capacity:])
 
-    def _check_blocks(
+    def _check_pursuit_blocks(
         self,
         pursuit: GreedyPursuit,
         windows: list[PursuitWindow],
@@ -143,12 +143,12 @@ class LookaheadPursuit:
         residuals = CheckedResiduals(matrices, distance, length, xp.min(lower))
         starts = np.cumsum([0, *(len(window.vectors) for window in windows)]).tolist()
         offsets = {window.first_id: start for window, start in zip(windows, starts, strict=False)}
-        parts = self._shards.map(_check_block, pursuit, residuals, index, offsets)
+        parts = self._shards.map(_check_pursuit_block, pursuit, residuals, index, offsets)
         above, ids = (np.max(column, axis=0) for column in zip(*parts, strict=True))
         return above, ids
 
 
-def _arrange_step(
+def _arrange_pursuit_step(
     pursuit: GreedyPursuit, windows: list[PursuitWindow], vectors: Factored, capacity: int
 ) -> tuple[Arrays, Arrays]:
     """Constants and state of `pick_and_reweight`: earlier picks, spare space, then the window.
@@ -204,7 +204,7 @@ def pick_and_reweight(
     costs, picked = xp.where(here, lowest, costs), picked + here
     weights = xp.where(here, gradient * inverse, before)
     for _ in range(steps):
-        # The exact gradient step on the picks, as in `debias_and_clip`.
+        # The exact gradient step on the picks, as in `debias_and_clip_weights`.
         direction = picked * xp.matmul(matrix, weights)
         both = xp.stack([direction, xp.matmul(matrix, direction)])
         squared = xp.matmul(both, direction)  # |direction|^2 and its curvature
@@ -215,7 +215,7 @@ def pick_and_reweight(
     return (weights, xp.matmul(matrix, weights), picked, costs), (best, before)
 
 
-def _score_picks(
+def _score_window_picks(
     pursuit: GreedyPursuit, vectors: Factored, costs: Array, index: Array, matrices: Array
 ) -> tuple[Array, Array]:
     """The scores of the picks in float64, and lower bounds on them: ``(k,)`` each."""
@@ -226,11 +226,11 @@ def _score_picks(
     norms = squared_norms(Factored(a, h)) / problem.budget**2
     rounding = ROUNDING * float(xp.finfo(slopes.dtype).eps)
     error = xp.sqrt(norms) * xp.linalg.vector_norm(matrices, axis=(1, 2)) * rounding
-    scores, slack = score_with_error(slopes, error, norms, costs[valid], pursuit)
+    scores, slack = score_gains_with_error(slopes, error, norms, costs[valid], pursuit)
     return scores, xp.where(index >= 0, scores - slack, xp.full_like(scores, -xp.inf))
 
 
-def _compute_residuals(pursuit: GreedyPursuit, vectors: Factored, made: TentativePicks) -> Array:
+def _pursuit_residuals(pursuit: GreedyPursuit, vectors: Factored, made: TentativePicks) -> Array:
     """The residual before every pick, ``(k, K, d)``."""
     budget, count = pursuit.problem.budget, made.index.shape[0]
     chunk = max(CHUNK // (vectors.a.shape[1] * (pursuit.count + len(vectors))), 1)
@@ -251,7 +251,7 @@ def _combine_vectors(vectors: Factored, weights: Array) -> Array:
     return xp.reshape(xp.matmul(flat, vectors.h), (*scaled.shape[:2], vectors.h.shape[1]))
 
 
-def multiply_matrices(vectors: Factored, matrices: Array) -> Array:
+def multiply_residuals(vectors: Factored, matrices: Array) -> Array:
     """Product of every row with every ``(K, d)`` matrix, ``(n, k)``."""
     xp, (count, classes, width) = namespace(vectors.h), matrices.shape
     local = xp.astype(xp.permute_dims(matrices, (1, 0, 2)), vectors.h.dtype)
@@ -262,12 +262,12 @@ def multiply_matrices(vectors: Factored, matrices: Array) -> Array:
     return xp.sum(inner, axis=1)
 
 
-def _read_vectors(shard: Shard, state: GreedySparseState) -> Factored:
+def _pursuit_vectors(shard: Shard, state: GreedySparseState) -> Factored:
     """The mean vectors of a block."""
     return Factored(state.a, state.h if state.h.shape[1] else shard.rows["features"])
 
 
-def _open_window(
+def _open_pursuit_window(
     shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids, width: int
 ) -> PursuitWindow:
     """Count the new picks in a block; return its rows of highest score."""
@@ -279,12 +279,12 @@ def _open_window(
     scores = xp.where(part.taken, xp.full_like(state.scores, -xp.inf), state.scores)
     best = xp.argsort(-scores)[:width]
     shard.state[WINDOW] = best
-    vectors = _read_vectors(shard, state)
+    vectors = _pursuit_vectors(shard, state)
     near = Factored(float64(vectors.a[best]), float64(vectors.h[best]))
     return PursuitWindow(read_first_id(shard), near, state.costs[best], ~part.taken[best])
 
 
-def _check_block(
+def _check_pursuit_block(
     shard: Shard,
     pursuit: GreedyPursuit,
     residuals: CheckedResiduals,
@@ -309,20 +309,20 @@ def _check_block(
     # ranks[i] is the step at which row i is picked, or `count`; entry n takes foreign picks.
     ranks = xp.full((n + 1,), count, dtype=steps.dtype, device=device(window))
     ranks[xp.where(mine, positions, xp.full_like(positions, n))] = steps
-    rivals = _find_rivals(shard, pursuit, residuals)
-    above = _bound_rivals(shard, pursuit, residuals, rivals, ranks[rivals])
+    rivals = _find_rival_rows(shard, pursuit, residuals)
+    above = _bound_rival_scores(shard, pursuit, residuals, rivals, ranks[rivals])
     found = to_numpy(xp.stack([above, xp.astype(positions, above.dtype)]))
     ids = np.asarray(shard.ids[found[1].astype(np.int64)], dtype=np.float64)
     return found[0], np.where(to_numpy(mine), ids, -np.inf)
 
 
-def _find_rivals(shard: Shard, pursuit: GreedyPursuit, residuals: CheckedResiduals) -> Array:
+def _find_rival_rows(shard: Shard, pursuit: GreedyPursuit, residuals: CheckedResiduals) -> Array:
     """Positions of the rows that may reach the lowest score of a pick."""
     part: BlockScores = shard.state[KEY]
     state: GreedySparseState = part.state
-    vectors, problem = _read_vectors(shard, state), pursuit.problem
+    vectors, problem = _pursuit_vectors(shard, state), pursuit.problem
     xp = namespace(state.norms)
-    inner = multiply_matrices(vectors, residuals.matrices[:1, :, :])[:, 0]
+    inner = multiply_residuals(vectors, residuals.matrices[:1, :, :])[:, 0]
     rounding = 2 * ROUNDING * float(xp.finfo(vectors.h.dtype).eps)
     moved = xp.sqrt(state.norms) * (residuals.distance + rounding * residuals.length)
     slopes = float64(inner) / problem.budget - moved
@@ -331,13 +331,13 @@ def _find_rivals(shard: Shard, pursuit: GreedyPursuit, residuals: CheckedResidua
     return xp.nonzero((highest >= residuals.lowest - margin) & ~part.taken)[0]
 
 
-def _bound_rivals(
+def _bound_rival_scores(
     shard: Shard, pursuit: GreedyPursuit, residuals: CheckedResiduals, rivals: Array, ranks: Array
 ) -> Array:
     """Highest possible score of rivals that were not yet picked, at every pick, ``(k,)``."""
     part: BlockScores = shard.state[KEY]
     state: GreedySparseState = part.state
-    vectors, matrices = _read_vectors(shard, state), residuals.matrices
+    vectors, matrices = _pursuit_vectors(shard, state), residuals.matrices
     xp, count, size = namespace(rivals), matrices.shape[0], rivals.shape[0]
     if not size:
         return xp.full((count,), -xp.inf, dtype=xp.float64, device=device(rivals))
@@ -350,9 +350,9 @@ def _bound_rivals(
     chunk, found = max(CHUNK // (size * vectors.a.shape[1]), 1), []
     for first in range(0, count, chunk):
         some = slice(first, min(first + chunk, count))
-        slopes = float64(multiply_matrices(vectors, matrices[some, :, :])) / pursuit.problem.budget
+        slopes = float64(multiply_residuals(vectors, matrices[some, :, :])) / pursuit.problem.budget
         error = xp.sqrt(norms) * lengths[None, some]
-        scores, slack = score_with_error(slopes, error, norms, costs, pursuit)
+        scores, slack = score_gains_with_error(slopes, error, norms, costs, pursuit)
         gone = ranks[:, None] <= steps[None, some]
         lowest = xp.full_like(scores, -xp.inf)
         found.append(xp.max(xp.where(gone, lowest, scores + slack), axis=0))

@@ -46,11 +46,11 @@ from labelwise.kernels.distance.embedding import (
     weighted_sum,
 )
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
-from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
+from labelwise.kernels.loop.scan import Arrays, Scan, run_scan_steps
 from labelwise.kernels.placement import count_resident_bytes, find_placement
 from labelwise.kernels.sparse.label_gradients import label_gradients
 from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
-from labelwise.kernels.sparse.weights import WeightFit, debias_and_clip, divide_or_zero
+from labelwise.kernels.sparse.weights import WeightFit, debias_and_clip_weights, divide_or_zero
 from labelwise.pool.blocks import Shard, Shards, drop_state
 
 KEY = "sparse_iht"
@@ -102,16 +102,16 @@ def run_thresholding(
     float64 array on the device to compute on; by default that of the rows.
     """
     placement = find_placement(shards) if placement is None else placement
-    shards.map(_prepare_block, problem)
-    step = partial(_iterate, shards, problem, debias_steps, projection, placement)
+    shards.map(_prepare_thresholding_block, problem)
+    step = partial(_iterate_iht, shards, problem, debias_steps, projection, placement)
     recorded = not isinstance(placement, np.ndarray) and all(shards.map(count_resident_bytes))
     scan: Callable[..., tuple[Arrays, Arrays]] = (
-        Scan(step, 1) if recorded else partial(run_steps, step)
+        Scan(step, 1) if recorded else partial(run_scan_steps, step)
     )
     rounds = REPLAYED if recorded else 1
     tolerance = np.array(CONVERGED * _objective_scale(problem))
     constants = bring(problem.target, placement), bring(tolerance, placement)
-    state, best, number = _empty_state(problem, placement), None, 0
+    state, best, number = _make_empty_iterates(problem, placement), None, 0
     while number < iterations:
         state, out = scan(constants, state, rounds=rounds)
         objectives, converged = to_numpy(out[0])[: iterations - number], to_numpy(out[1])
@@ -138,7 +138,7 @@ def _objective_scale(problem: SparseProblem) -> float:
     return float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
 
 
-def _empty_state(problem: SparseProblem, placement: Array) -> Arrays:
+def _make_empty_iterates(problem: SparseProblem, placement: Array) -> Arrays:
     """The state before the first iteration: two points without items."""
     xp, kind = namespace(placement), {"device": device(placement)}
     ids = xp.full((problem.budget,), -1, dtype=xp.int64, **kind)
@@ -148,7 +148,7 @@ def _empty_state(problem: SparseProblem, placement: Array) -> Arrays:
     return (ids, values, image, ids, values, image, zero, zero + xp.inf)
 
 
-def _iterate(
+def _iterate_iht(
     shards: Shards,
     problem: SparseProblem,
     debias_steps: int,
@@ -167,28 +167,28 @@ def _iterate(
     xp = namespace(target)
     # Along the gradient g the objective falls at the rate |g|^2, and its second derivative is
     # 2 |Phi g|^2 + 2 beta |g|^2.
-    image, squared = shards.sum(find_gradient, problem, point, point.image - target, placement)
+    image, squared = shards.sum(find_iht_gradient, problem, point, point.image - target, placement)
     length = divide_or_zero(squared / 2, xp.sum(image * image) + problem.beta * squared)
-    ids, stepped, vectors, variances = _keep_best_items(
+    ids, stepped, vectors, variances = _threshold_pool(
         shards, problem, length, projection, placement
     )
     fit = WeightFit(vectors, target, problem.budget, problem.beta)
-    weights = debias_and_clip(fit, stepped.clip(min=0.0), debias_steps)
+    weights = debias_and_clip_weights(fit, stepped.clip(min=0.0), debias_steps)
     image = fit.image(weights)
     f = xp.sum((image - target) ** 2) + problem.beta * xp.sum((weights - 1) ** 2)
     f = f - problem.alpha * xp.sum(variances)
     order = xp.argsort(ids)
     new = SparsePoint(ids[order], weights[order], image)
     converged = (xp.abs(f - state[7]) <= tolerance) & xp.all(new.ids == point.new.ids)
-    factor = _find_momentum(new, point.new, target, problem.beta)
+    factor = _find_momentum_factor(new, point.new, target, problem.beta)
     return (*new, *point.new, factor, f), (f, converged, ids, weights)
 
 
-def _keep_best_items(
+def _threshold_pool(
     shards: Shards, problem: SparseProblem, length: Array, projection: str, placement: Array
 ) -> tuple[Array, Array, Factored, Array]:
     """The b items of highest value after a step: ids, values, vectors and variances."""
-    parts = shards.map(_keep_block_items, problem, length, projection, placement)
+    parts = shards.map(_threshold_block, problem, length, projection, placement)
     xp = namespace(placement)
     if len(parts) == 1 and parts[0].vectors is not None and parts[0].variances is not None:
         return parts[0].ids, parts[0].stepped, parts[0].vectors, parts[0].variances
@@ -201,12 +201,12 @@ def _keep_best_items(
         concat_embeddings([p.vectors for p in parts]),
         xp.concat([p.variances for p in parts]),
     )
-    best = _find_largest(value, xp.argsort(ids), problem.budget)
+    best = _find_largest_values(value, xp.argsort(ids), problem.budget)
     near = Factored(vectors.a[best], vectors.h[best])
     return ids[best], stepped[best], near, variances[best]
 
 
-def _find_momentum(new: SparsePoint, old: SparsePoint, target: Array, beta: float) -> Array:
+def _find_momentum_factor(new: SparsePoint, old: SparsePoint, target: Array, beta: float) -> Array:
     """Exact line search beyond the new iterate, in units of the step from the old one."""
     xp = namespace(new.values)
     index = xp.searchsorted(new.ids, old.ids).clip(max=new.ids.shape[0] - 1)
@@ -273,7 +273,7 @@ class BlockCandidates(NamedTuple):
     variances: Array | None
 
 
-def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
+def _prepare_thresholding_block(shard: Shard, problem: SparseProblem) -> None:
     """Compute the vectors of a block and store their factors in its state."""
     vectors, deviations = label_gradients(shard.rows, problem.law)
     ids = np.ascontiguousarray(np.asarray(shard.ids, dtype=np.int64))
@@ -291,7 +291,7 @@ def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
     )
 
 
-def find_gradient(
+def find_iht_gradient(
     shard: Shard, problem: SparseProblem, point: MomentumPoint, residual: Array, placement: Array
 ) -> tuple[Array, Array]:
     """Store the gradient ``g`` of f1; return its image and ``|g|^2`` where ``placement`` is."""
@@ -319,7 +319,7 @@ def find_gradient(
     return bring(image, placement), bring(gradient @ gradient, placement)
 
 
-def _keep_block_items(
+def _threshold_block(
     shard: Shard, problem: SparseProblem, length: Array, projection: str, placement: Array
 ) -> BlockCandidates:
     """The items of a block that may be among those kept."""
@@ -335,13 +335,13 @@ def _keep_block_items(
     # Keep 30 bits of each value like `labelwise.arrays.comparable`, without leaving the device.
     spread = value * (2.0**23 + 1)
     value = spread - (spread - value)
-    best = _find_largest(value, part.order, problem.budget)
+    best = _find_largest_values(value, part.order, problem.budget)
     vectors = part.vectors(shard)
     near = Factored(to_float64(vectors.a[best]), to_float64(vectors.h[best]))
     return BlockCandidates(part.ids[best], value[best], stepped[best], near, part.variances[best])
 
 
-def _find_largest(scores: Array, order: Array | None, count: int) -> Array:
+def _find_largest_values(scores: Array, order: Array | None, count: int) -> Array:
     """Positions of the largest scores, ties by id; ``order`` sorts the ids."""
     xp = namespace(scores)
     if order is None:

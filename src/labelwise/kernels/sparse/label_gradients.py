@@ -77,7 +77,7 @@ def label_gradients(rows: Rows, law: LabelLaw) -> tuple[Factored, Array]:
     """
     if uses_member_losses(rows):
         return _member_loss_gradients(rows["member_probabilities"])
-    predicted, assumed = class_laws(rows, law)
+    predicted, assumed = compute_label_laws(rows, law)
     features = apply_scale(rows["features"], law.scale)
     xp = namespace(features)
     residuals = xp.astype(predicted - assumed, features.dtype, copy=False)
@@ -85,25 +85,25 @@ def label_gradients(rows: Rows, law: LabelLaw) -> tuple[Factored, Array]:
     return Factored(residuals, features), _label_spread(assumed) * xp.concat(norms)
 
 
-def class_laws(rows: Rows, law: LabelLaw) -> tuple[Array, Array]:
+def compute_label_laws(rows: Rows, law: LabelLaw) -> tuple[Array, Array]:
     """Predicted and assumed class probabilities, both ``(n, K)`` float64."""
     if "logits" in rows:
         logits = float64(rows["logits"])
-        predicted, assumed = _softmax(logits), _softmax(logits / law.temperature)
+        predicted, assumed = _softmax_logits(logits), _softmax_logits(logits / law.temperature)
     else:
-        predicted = _normalize_rows(float64(rows["probabilities"]))
-        assumed = _normalize_rows(predicted ** (1 / law.temperature))
+        predicted = _normalize_probabilities(float64(rows["probabilities"]))
+        assumed = _normalize_probabilities(predicted ** (1 / law.temperature))
     if law.kind == "label_smoothing":
         assumed = (1 - law.rho) * predicted + law.rho / predicted.shape[1]
     return predicted, assumed
 
 
-def _softmax(logits: Array) -> Array:
+def _softmax_logits(logits: Array) -> Array:
     xp = namespace(logits)
-    return _normalize_rows(xp.exp(logits - xp.max(logits, axis=1, keepdims=True)))
+    return _normalize_probabilities(xp.exp(logits - xp.max(logits, axis=1, keepdims=True)))
 
 
-def _normalize_rows(masses: Array) -> Array:
+def _normalize_probabilities(masses: Array) -> Array:
     return masses / namespace(masses).sum(masses, axis=1, keepdims=True)
 
 

@@ -103,7 +103,7 @@ class SparseProblem(NamedTuple):
         return self.law.scale**2
 
 
-def pose_problem(
+def pose_sparse_problem(
     shards: Shards,
     budget: int,
     law: LabelLaw,
@@ -114,10 +114,10 @@ def pose_problem(
     law, terms = law.check(), terms.check()
     mode = "bayesian" if all(shards.map(lambda b: uses_member_losses(b.rows))) else "last_layer"
     beta = defaults[mode][1] if terms.beta is None else terms.beta
-    n, (total, energy, reference, variance) = len(shards), shards.sum(_sum_block, law)
-    if mode == "last_layer" and (scale := _choose_scale(shards, reference / n, beta)) != 1:
+    n, (total, energy, reference, variance) = len(shards), shards.sum(_sum_gradient_block, law)
+    if mode == "last_layer" and (scale := _choose_feature_scale(shards, reference / n, beta)) != 1:
         law = law._replace(scale=scale)
-        total, energy, reference, variance = shards.sum(_sum_block, law)
+        total, energy, reference, variance = shards.sum(_sum_gradient_block, law)
     target = total / n
     alpha = defaults[mode][0] if terms.alpha is None else terms.alpha
     if terms.sigma_scale == "paper":
@@ -134,7 +134,7 @@ def pose_problem(
     return SparseProblem(law, mode, n, budget, target, alpha, scaled_beta, beta, value, degenerate)
 
 
-def _choose_scale(shards: Shards, square: float, beta: float) -> float:
+def _choose_feature_scale(shards: Shards, square: float, beta: float) -> float:
     """Factor for the features that keeps their squares and beta within float64."""
     scale = find_scale(shards, square)
     if scale == 1 or beta == 0:
@@ -149,7 +149,7 @@ def _choose_scale(shards: Shards, square: float, beta: float) -> float:
     return 2.0**exponent
 
 
-def warn_if_degenerate(problem: SparseProblem, name: str) -> None:
+def warn_degenerate_problem(problem: SparseProblem, name: str) -> None:
     """Warn that only the variances decide."""
     if problem.degenerate:
         warnings.warn(
@@ -160,7 +160,7 @@ def warn_if_degenerate(problem: SparseProblem, name: str) -> None:
         )
 
 
-def check_beta(problem: SparseProblem, name: str) -> None:
+def check_sparse_beta(problem: SparseProblem, name: str) -> None:
     """Reject a beta so large that float64 cannot tell the items apart."""
     if problem.item_value < RESOLUTION * problem.given_beta and not problem.degenerate:
         raise BadInput(
@@ -170,7 +170,7 @@ def check_beta(problem: SparseProblem, name: str) -> None:
         )
 
 
-def _sum_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
+def _sum_gradient_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
     """Sums over a block: mean vectors, their squares, squares to compare with, variances."""
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow makes `find_scale` act
         vectors, deviations = label_gradients(shard.rows, law)
@@ -185,7 +185,7 @@ def _sum_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float
         return total, energy, reference, float(deviations @ deviations)
 
 
-def _find_block_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
+def _find_largest_block_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
     variances = comparable(to_numpy(label_gradients(shard.rows, law)[1]) ** 2)
     best = largest(variances, min(budget, len(shard)), shard.ids)
     return shard.ids[best], variances[best]
@@ -193,7 +193,7 @@ def _find_block_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids
 
 def find_largest_variances(shards: Shards, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
     """The items of largest variance and their variances, largest first."""
-    parts = shards.map(_find_block_variances, law, budget)
+    parts = shards.map(_find_largest_block_variances, law, budget)
     ids, variances = (np.concatenate(column) for column in zip(*parts, strict=True))
     best = largest(variances, budget, ids)
     return ids[best], variances[best]
@@ -219,8 +219,7 @@ def build_choice(
 ) -> Choice:
     """The picks, their weights on the sum scale, and the value of the objective.
 
-    ``found`` are vectors and variances of the picks (`compute_vectors`); ``weights`` enter the
-    objective.
+    ``found`` are vectors and variances of the picks; ``weights`` enter the objective.
     """
     vectors, variances = found
     residual = weighted_sum(vectors, bring(weights, vectors.h)) / problem.budget

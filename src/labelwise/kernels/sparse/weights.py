@@ -1,7 +1,7 @@
 r"""Weights of a fixed set of items in a sparse approximation (`kernels.sparse.problem`).
 
-On a fixed set, :math:`f_1` is a quadratic function of the weights. `debias` takes one exact step
-along its gradient, `solve_best_weights` finds its minimum over non-negative weights.
+On a fixed set, :math:`f_1` is a quadratic function of the weights. `debias_weights` takes one exact
+step along its gradient, `solve_best_weights` finds its minimum over non-negative weights.
 
 The minimum of :math:`\frac12 w^\top M w - r^\top w` over :math:`w \ge 0` is found by block
 principal pivoting. There, with :math:`y = M w - r`, every item is either free
@@ -59,7 +59,7 @@ def divide_or_zero(slope: Array, curvature: Array) -> Array:
     return slope * (curvature > TINY) / curvature.clip(min=TINY)
 
 
-def debias(fit: WeightFit, weights: Array) -> Array:
+def debias_weights(fit: WeightFit, weights: Array) -> Array:
     """One exact line search along the gradient; never increases ``f1``."""
     direction = fit.gradient(weights)
     xp, image = namespace(direction), fit.image(direction)
@@ -68,10 +68,12 @@ def debias(fit: WeightFit, weights: Array) -> Array:
     return weights - divide_or_zero(squared / 2, curvature) * direction
 
 
-def debias_and_clip(fit: WeightFit, weights: Array, steps: int) -> Array:
+def debias_and_clip_weights(fit: WeightFit, weights: Array, steps: int) -> Array:
     """``steps`` de-bias steps; negative weights become 0 after each."""
     for _ in range(steps):
-        weights = debias(fit, weights).clip(min=0.0)  # a single launch on a GPU, unlike xp.clip
+        weights = debias_weights(fit, weights).clip(
+            min=0.0
+        )  # a single launch on a GPU, unlike xp.clip
     return weights if steps else weights.clip(min=0.0)
 
 
@@ -103,7 +105,7 @@ def solve_nonnegative_least_squares(matrix: Array, target: Array, start: Array) 
     scaled = matrix * scale * scale[:, None]
     unit = xp.eye(len(target), dtype=matrix.dtype, device=device(matrix))
     scaled, factor = _factor_with_ridge(xp.where(unit > 0, 1.0, scaled), unit)
-    weights = scale * _pivot_blocks(scaled, factor, target * scale, start > 0)
+    weights = scale * _pivot_nonnegative_blocks(scaled, factor, target * scale, start > 0)
     start = xp.where(used, xp.clip(start, 0.0, None), 0.0)
     both = (float(w @ (matrix @ w / 2 - target)) for w in (weights, start))
     return weights if next(both) <= next(both) else start
@@ -120,7 +122,7 @@ def _factor_with_ridge(matrix: Array, unit: Array) -> tuple[Array, Array]:
             ridge *= 100
 
 
-def _pivot_blocks(matrix: Array, factor: Array, target: Array, free: Array) -> Array:
+def _pivot_nonnegative_blocks(matrix: Array, factor: Array, target: Array, free: Array) -> Array:
     """Exchange free and fixed items until all signs are right."""
     xp = namespace(matrix)
     fewest, patience = len(target) + 1, PATIENCE
