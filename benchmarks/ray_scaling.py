@@ -190,11 +190,11 @@ def look(shard: Any) -> None:
 
 def processor_seconds(actors: Any) -> float:
     """Processor time of all actors since they were started."""
-    from labelwise.pool.parts import unpack_answer
+    from labelwise.pool.parts import unpack_from_worker
 
     ask = actors.dumps((time.process_time, ()))
     sent = [actors.send(number, "run", ask) for number in range(len(actors))]
-    return sum(unpack_answer(answer) for answer in actors.collect(sent))
+    return sum(unpack_from_worker(answer) for answer in actors.collect(sent))
 
 
 def nothing(shard: Any) -> None:

@@ -158,16 +158,16 @@ def row_products(rows: Array, points: Array) -> Array:
     on_one = size <= _ONE_THREAD // (128 if min(n, m) == 1 else 2)  # lower for a vector
     on_all = size > _SMALL and not is_worker_thread()
     if on_one or on_all or not isinstance(rows, np.ndarray):
-        return _matmul(rows, points)
+        return _multiply_matrices(rows, points)
     if min(n, m) == 1:
         return np.vecdot(rows[:, None, :], points[None, :, :])
     out = np.empty((n, m), dtype=np.result_type(rows, points))
-    for some, others, tile in _tiles(rows, points):
+    for some, others, tile in _multiply_tiles(rows, points):
         out[some, others] = tile
     return out
 
 
-def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
+def _multiply_tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
     """Yield the products tile by tile, so that BLAS uses one thread."""
     (n, d), m = rows.shape, points.shape[0]
     pairs = max((_ONE_THREAD - 1) // d, 1)
@@ -177,10 +177,10 @@ def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
     for top in range(0, n, height):
         for left in range(0, m, width):
             some, others = slice(top, top + height), slice(left, left + width)
-            yield some, others, _matmul(rows[some], points[others])
+            yield some, others, _multiply_matrices(rows[some], points[others])
 
 
-def _matmul(rows: Array, points: Array) -> Array:
+def _multiply_matrices(rows: Array, points: Array) -> Array:
     """``rows @ points.T`` without floating-point warnings.
 
     BLAS sometimes sets the flags for finite rows. Rows that are not finite are rejected by the

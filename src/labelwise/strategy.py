@@ -296,10 +296,10 @@ class Strategy(ABC):
 
     def costs(self, job: Job) -> Cost:
         """Passes and memory of a job: as declared, or typical for the form."""
-        return self._usual_cost(job) if self.cost is None else self.cost(job)
+        return self._estimate_form_cost(job) if self.cost is None else self.cost(job)
 
     @abstractmethod
-    def _usual_cost(self, job: Job) -> Cost:
+    def _estimate_form_cost(self, job: Job) -> Cost:
         """Typical for strategies of this form."""
 
 
@@ -328,7 +328,7 @@ class ScoreStrategy(Strategy):
 
     main_name = "score"
 
-    def _usual_cost(self, job: Job) -> Cost:
+    def _estimate_form_cost(self, job: Job) -> Cost:
         """One pass, after one for the summary; only items that could be picked are kept."""
         most = 1 if self.summarise is None else 2
         return Cost(passes=(1, most), usual=most, item_bytes=0.0, held_bytes=128.0 * job.budget)
@@ -393,7 +393,7 @@ class GreedyStrategy(Strategy):
 
     main_name = "begin"
 
-    def _usual_cost(self, job: Job) -> Cost:
+    def _estimate_form_cost(self, job: Job) -> Cost:
         """A pass for the first scores and one per pick, or a few passes if bounded."""
         fewest = min(2, job.budget) if self.bounded else job.budget
         return Cost(
@@ -413,5 +413,5 @@ class PassStrategy(Strategy):
 
     main_name = "choose"
 
-    def _usual_cost(self, job: Job) -> Cost:
+    def _estimate_form_cost(self, job: Job) -> Cost:
         return Cost(passes=(1, math.inf), columns=job.budget)

@@ -20,7 +20,7 @@ from labelwise.kernels.loop.block_scores import (
 )
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.ids import find_members
+from labelwise.pool.ids import find_member_positions
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategy import Choice, GreedyStrategy
 from tests.conftest import make_features
@@ -187,4 +187,4 @@ def test_a_block_that_proposes_nothing_still_bounds_what_may_be_picked(monkeypat
 @pytest.mark.parametrize("wanted", [[9, 24, 2, 40, 300], [9], [300], []])
 def test_wanted_items_are_found_where_they_are(ids, wanted):
     slow = [place for place, item in enumerate(ids.tolist()) if item in wanted]
-    assert find_members(ids, np.array(wanted, dtype=np.int64)).tolist() == slow
+    assert find_member_positions(ids, np.array(wanted, dtype=np.int64)).tolist() == slow

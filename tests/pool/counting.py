@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.rows import Rows, StoredRows, cut_rows, find_extent, take_rows
+from labelwise.pool.rows import Rows, StoredRows, cut_rows, find_row_extent, take_rows
 
 
 class CountedRows(StoredRows):
@@ -31,7 +31,7 @@ class CountedRows(StoredRows):
 
     @property
     def extent(self) -> tuple[int, int, bool]:
-        return find_extent(self._rows)
+        return find_row_extent(self._rows)
 
     def cut(self, ranges: Sequence[slice]) -> list[Rows]:
         self.read = True

@@ -8,7 +8,7 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.pool.parts import MappedFile
-from labelwise.pool.sources.change_guard import FileState, Machine, find_files
+from labelwise.pool.sources.change_guard import FileState, Machine, find_source_files
 
 HERE, THERE = Machine("a", "1"), Machine("b", "2")
 
@@ -41,7 +41,7 @@ def test_all_files_are_seen_but_for_remote_ones(tmp_path):
     (tmp_path / "raw.bin").write_bytes(bytes(24))
     values = {"features": [str(tmp_path / "?.npy"), np.ones(3)], "outputs": mapped}
     values["logits"] = "s3://bucket/rows.npy"
-    found = FileState.read(find_files(values))
+    found = FileState.read(find_source_files(values))
     assert found.files.keys() == {str(tmp_path / name) for name in ("a.npy", "b.npy", "raw.bin")}
     assert found.files[str(tmp_path / "raw.bin")][0] == 24
     (tmp_path / "raw.bin").unlink()

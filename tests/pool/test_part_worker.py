@@ -12,13 +12,13 @@ from labelwise.pool.parts import (
     LARGE,
     PartWorker,
     count_answer_bytes,
-    pack_payload,
-    unpack_answer,
+    pack_for_worker,
+    unpack_from_worker,
 )
 
 
 def run(function, *arguments):
-    return unpack_answer(PartWorker(pickle.dumps).run(pickle.dumps((function, arguments))))
+    return unpack_from_worker(PartWorker(pickle.dumps).run(pickle.dumps((function, arguments))))
 
 
 @pytest.mark.parametrize("length", [3, LARGE])
@@ -26,7 +26,7 @@ def test_an_array_comes_back_as_it_is_and_may_be_written_to(length):
     payload = pickle.dumps((np.arange, (length,)))
     answer = PartWorker(pickle.dumps).run(payload)
     assert isinstance(answer, bytes) == (length == 3)
-    found = unpack_answer(answer)
+    found = unpack_from_worker(answer)
     np.testing.assert_array_equal(found, np.arange(length))
     found += 1
     assert count_answer_bytes(answer) >= found.nbytes
@@ -37,16 +37,16 @@ def test_what_is_of_a_module_that_is_not_here_is_told(monkeypatch):
     exec("def score(rows):\n    return rows", module.__dict__)
     monkeypatch.setitem(sys.modules, "nowhere_else", module)
     payload = pickle.dumps((module.score, (1,)))
-    assert unpack_answer(PartWorker(pickle.dumps).run(payload)) == 1
+    assert unpack_from_worker(PartWorker(pickle.dumps).run(payload)) == 1
     monkeypatch.delitem(sys.modules, "nowhere_else")
     told = (
         r"^what was sent cannot be loaded on .+ \(No module named 'nowhere_else'\); install the mod"
     )
     with pytest.raises(BadInput, match=told):
-        unpack_answer(PartWorker(pickle.dumps).run(payload))
+        unpack_from_worker(PartWorker(pickle.dumps).run(payload))
     monkeypatch.setitem(sys.modules, "nowhere_else", types.ModuleType("nowhere_else"))
     with pytest.raises(BadInput, match=r"cannot be loaded on .*attribute 'score'"):
-        unpack_answer(PartWorker(pickle.dumps).run(payload))
+        unpack_from_worker(PartWorker(pickle.dumps).run(payload))
 
 
 def fail():
@@ -60,9 +60,9 @@ def test_an_error_of_the_function_itself_is_left_as_it_is():
 
 
 def test_what_can_travel_does_and_what_cannot_is_named():
-    assert pickle.loads(pack_payload(pickle.dumps, [1, 2], "the list")) == [1, 2]
+    assert pickle.loads(pack_for_worker(pickle.dumps, [1, 2], "the list")) == [1, 2]
     with pytest.raises(
         BadInput, match=r"^the file cannot be sent to other processes \(.*BufferedR"
     ):
         with open(__file__, "rb") as file:
-            pack_payload(pickle.dumps, file, "the file")
+            pack_for_worker(pickle.dumps, file, "the file")

@@ -15,8 +15,8 @@ from labelwise.pool.parts import (
     MappedFile,
     PartWorker,
     cut_part,
-    prepare_values,
-    unpack_answer,
+    prepare_representations,
+    unpack_from_worker,
 )
 from labelwise.pool.representations import open_source, open_sources
 from labelwise.pool.sources.source import SourceSlice
@@ -31,7 +31,7 @@ def features():
 
 def opened_again(division, values):
     """Every part, as another process would open it."""
-    sent = prepare_values(values)
+    sent = prepare_representations(values)
     made = [cut_part(division, number, sent, block_bytes=1000) for number in range(division.parts)]
     return [pickle.loads(pickle.dumps(part)).open() for part in made]
 
@@ -62,7 +62,9 @@ def test_the_parts_together_are_the_pool(kind, features, tmp_path):
 def test_a_file_is_sent_by_its_path_and_an_array_by_its_part(features, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("rows.npy", features)
-    sent = prepare_values({"features": ["rows.npy", np.load("rows.npy", mmap_mode="r"), features]})
+    sent = prepare_representations(
+        {"features": ["rows.npy", np.load("rows.npy", mmap_mode="r"), features]}
+    )
     part = cut_part(Division(1001, 40), 1, sent)
     path, mapped, array = part.values["features"]
     assert path == str(tmp_path / "rows.npy")
@@ -99,8 +101,8 @@ def test_a_part_without_candidates_has_no_blocks(features):
     worker.open(0, cut_part(division, 1, {"features": features[:10]}), None)
     for kind, expected in (("map", []), ("sum", None)):
         answer = worker.call(0, kind, pickle.dumps((len, ())))
-        assert unpack_answer(answer)[0] == expected
-    known = unpack_answer(worker.labelled(0))
+        assert unpack_from_worker(answer)[0] == expected
+    known = unpack_from_worker(worker.labelled(0))
     np.testing.assert_array_equal(known["features"], features[2:4])
     assert division.sizes.tolist() == [2, 0, 2, 2, 2]
 
@@ -156,7 +158,7 @@ def test_a_worker_says_whether_it_keeps_state(features):
     worker = PartWorker(pickle.dumps)
     worker.open(0, cut_part(Division(1001, 1), 0, {"features": features}), None)
     for call, keeps in (((remember, ("x", 1)), True), ((forget, ()), False)):
-        _, remembers, _ = unpack_answer(worker.call(0, "map", pickle.dumps(call)))
+        _, remembers, _ = unpack_from_worker(worker.call(0, "map", pickle.dumps(call)))
         assert remembers is keeps
 
 

@@ -97,8 +97,8 @@ def test_processes_that_are_no_longer_needed_end_in_the_middle_of_a_call(
 
 def test_a_process_that_ends_while_the_others_are_ended_is_not_made_again(actors, monkeypatch):
     """Where the call of the first has failed long before the second one is ended."""
-    end = ray_shards._end
-    monkeypatch.setattr(ray_shards, "_end", lambda handle: (end(handle), time.sleep(1)))
+    end = ray_shards._kill_actor
+    monkeypatch.setattr(ray_shards, "_kill_actor", lambda handle: (end(handle), time.sleep(1)))
     with ray_processes("ray", 2) as (first, second):
         calls = [process.submit(time.sleep, 1000) for process in (first, second)]
         wait_until_running(*calls)

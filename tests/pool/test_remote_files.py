@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.pool.parts import Division, cut_part, prepare_values
+from labelwise.pool.parts import Division, cut_part, prepare_representations
 from labelwise.pool.representations import open_source
 from labelwise.pool.sources.remote_files import open_remote
 from tests.conftest import make_features
@@ -128,7 +128,7 @@ def test_remote_parquet_gives_the_same_rows(store, folder, tmp_path):
 
 def test_a_part_reads_its_rows_through_a_url(store):
     rows = make_features(1000, 4)
-    sent = prepare_values({"features": put_npy(store, "rows.npy", rows)})
+    sent = prepare_representations({"features": put_npy(store, "rows.npy", rows)})
     part = pickle.loads(pickle.dumps(cut_part(Division(1000, 4), 2, sent)))
     shards, _ = part.open()
     np.testing.assert_array_equal(shards.rows(np.array([700, 500]))["features"], rows[[700, 500]])

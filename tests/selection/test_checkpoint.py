@@ -20,7 +20,7 @@ from labelwise.pool.rows import take_rows
 from labelwise.selection import checkpoint, run
 from labelwise.selection.checkpoint import (
     RecordedShards,
-    count_kept_results,
+    count_resumable_results,
     load_or_select,
     record_calls,
 )
@@ -118,7 +118,7 @@ def test_blocks_remember_only_what_was_written_in_time(tmp_path):
     broken = blocks(rows, 300, deadly=50)
     with pytest.raises(Interrupted), record_calls(broken, tmp_path / "on", {}, seconds=1e9) as pool:
         run.select(STRATEGIES["design"], pool, 20)
-    assert count_kept_results(tmp_path / "on") == 0
+    assert count_resumable_results(tmp_path / "on") == 0
     with record_calls(blocks(rows, 300), tmp_path / "on", {}, seconds=1e9) as pool:
         found = run.select(STRATEGIES["design"], pool, 20)
         assert pool.replayed == 0
@@ -147,7 +147,7 @@ def test_a_killed_process_is_followed_by_one_that_goes_on(tmp_path):
     for _ in range(2):
         died = killed(folder, visits // 3, path)
         assert died.returncode == -signal.SIGKILL, died.stderr
-        assert count_kept_results(folder) > 5
+        assert count_resumable_results(folder) > 5
     calls, replayed, *picks = json.loads(killed(folder, 0, path).stdout)
     assert picks == whole[2:]
     assert replayed > 10 and calls < 0.6 * visits
@@ -166,7 +166,7 @@ def test_the_public_call_resumes_from_files(tmp_path, monkeypatch):
 
     with pytest.raises(Interrupted):
         labelwise.select("design", 12, features=path, labelled=[3], resume=folder, progress=stop)
-    assert count_kept_results(folder) > 0
+    assert count_resumable_results(folder) > 0
     found = labelwise.select("design", 12, features=path, labelled=[3], resume=folder)
     assert found.ids.tolist() == expected.ids.tolist()
     assert not folder.exists()
@@ -269,7 +269,7 @@ def test_picks_are_kept_until_the_caller_has_saved_them(tmp_path):
     ):
         load_or_select(folder, lambda: run.select(lewis, pool, 20, seed=3))
         raise OSError("no room")
-    assert count_kept_results(folder) == 1
+    assert count_resumable_results(folder) == 1
     with record_calls(blocks(rows, 300, deadly=0), folder, {}) as pool:
         found = load_or_select(folder, lambda: run.select(lewis, pool, 20, seed=3))
     assert not folder.exists()

@@ -18,10 +18,10 @@ from labelwise.pool.representations import open_source, open_sources
 from labelwise.selection import plan
 from labelwise.selection.plan import (
     ReadSpeed,
-    check_memory,
+    check_plan_memory,
     describe_passes,
     format_size,
-    measure_speed,
+    measure_read_speed,
     plan_selection,
     plan_sources,
 )
@@ -244,7 +244,7 @@ def test_what_is_kept_is_said_in_words():
 
 def test_three_blocks_are_enough_to_measure():
     sources = open_sources({"features": np.zeros((4000, 8))})
-    whole = measure_speed(sources, 4000, 64, block_bytes=64 * 1000)
+    whole = measure_read_speed(sources, 4000, 64, block_bytes=64 * 1000)
     assert whole.blocks == 3
 
 
@@ -283,9 +283,9 @@ def test_what_goes_to_disk_need_not_fit():
     given = {"features": zeros(10**8, 4)}
     cost = Cost(passes=(1, 1), item_bytes=100.0, state_bytes=90.0)
     found = replace(plan_selection(STRATEGIES["k_center"], given, 1), cost=cost)
-    check_memory(found, 1.6e9, given)
+    check_plan_memory(found, 1.6e9, given)
     with pytest.raises(BadInput, match=r"preselect [1-9],000,000 items with .*random"):
-        check_memory(found, 0.5e9, given)
+        check_plan_memory(found, 0.5e9, given)
 
 
 GIVEN = {
@@ -308,7 +308,7 @@ def offered(strategy, names, limit, budget=1000):
     """What a refusal offers: strategies to use, a number of items, strategies to find them."""
     given = {name: zeros(20_000_000, *GIVEN[name]) for name in names}
     with pytest.raises(BadInput) as refused:
-        check_memory(plan_selection(strategy, given, budget), limit, given)
+        check_plan_memory(plan_selection(strategy, given, budget), limit, given)
     use, few = (pattern.search(str(refused.value)) for pattern in (USE, PRESELECT))
     others = use[1].split(" or ") if use else []
     count, by = (int(few[1].replace(",", "")), few[2].split(" or ")) if few else (None, [])
@@ -388,5 +388,5 @@ def test_a_row_group_is_timed_from_its_start(tmp_path):
     source = open_source(tmp_path / "rows.parquet", "features")
     read, ranges = source.read, []
     source.read = lambda first, last: ranges.append((first, last)) or read(first, last)
-    measure_speed({"features": source}, 1000, source.bytes_per_row, block_bytes=1600)
+    measure_read_speed({"features": source}, 1000, source.bytes_per_row, block_bytes=1600)
     assert [first for first, _ in ranges] == [0, *(last for _, last in ranges[:-1])]

@@ -8,7 +8,7 @@ import pytest
 
 from labelwise.pool.representations import open_sources
 from labelwise.selection.checkpoint import SUMMED_ROWS as ROWS
-from labelwise.selection.checkpoint import describe_ids, describe_pool
+from labelwise.selection.checkpoint import checksum_ids, describe_pool
 from tests.pool.object_store import object_store
 
 
@@ -141,15 +141,15 @@ def test_several_models_have_facts_each(rows):
 
 
 def test_ids_are_told_apart_by_value_and_order():
-    assert describe_ids(None) is None
-    assert describe_ids([1, 2, 3]) == describe_ids(np.array([1, 2, 3]))
+    assert checksum_ids(None) is None
+    assert checksum_ids([1, 2, 3]) == checksum_ids(np.array([1, 2, 3]))
     assert (
         len(
             {
-                describe_ids([1, 2, 3]),
-                describe_ids([3, 2, 1]),
-                describe_ids([1, 2, 4]),
-                describe_ids([1, 2]),
+                checksum_ids([1, 2, 3]),
+                checksum_ids([3, 2, 1]),
+                checksum_ids([1, 2, 4]),
+                checksum_ids([1, 2]),
             }
         )
         == 4

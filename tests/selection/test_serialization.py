@@ -16,15 +16,15 @@ from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.linear.leverage import MatrixSum
 from labelwise.kernels.loop.block_scores import Proposal
 from labelwise.pool.rows import GrowingRows
-from labelwise.selection.checkpoint import read_value, write_value
+from labelwise.selection.checkpoint import read_checkpoint_value, write_checkpoint_value
 
 
 def there_and_back(*values):
     file = io.BytesIO()
     for value in values:
-        write_value(file, value)
+        write_checkpoint_value(file, value)
     file.seek(0)
-    return [read_value(file) for _ in values]
+    return [read_checkpoint_value(file) for _ in values]
 
 
 def same(left, right):
@@ -105,7 +105,7 @@ class Foreign:
 @pytest.mark.parametrize("value", [Foreign(3), len, {1, 2}, object()])
 def test_what_is_not_ours_is_not_written(value):
     with pytest.raises(BadInput, match="cannot be written down, which resume needs"):
-        write_value(io.BytesIO(), [value])
+        write_checkpoint_value(io.BytesIO(), [value])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_is_not_ours_is_not_written(value):
 def test_what_is_not_ours_is_not_made(name):
     line = json.dumps([0, ["object", name, ["dict", []]]]).encode() + b"\n"
     with pytest.raises(BadInput, match="not a class of labelwise"):
-        read_value(io.BytesIO(line))
+        read_checkpoint_value(io.BytesIO(line))
 
 
 def test_objects_are_not_unpickled():
@@ -130,13 +130,13 @@ def test_objects_are_not_unpickled():
     np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     file.seek(0)
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        read_value(file)
+        read_checkpoint_value(file)
 
 
 def test_tensors_come_back_near_the_rows():
     torch = pytest.importorskip("torch")
     file = io.BytesIO()
-    write_value(file, {"scores": torch.arange(3.0)})
+    write_checkpoint_value(file, {"scores": torch.arange(3.0)})
     file.seek(0)
-    found = read_value(file, torch.asarray)["scores"]
+    found = read_checkpoint_value(file, torch.asarray)["scores"]
     assert isinstance(found, torch.Tensor) and found.tolist() == [0, 1, 2]

@@ -245,9 +245,9 @@ def _note_checkpoint(folder: str | Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if folder is not None:
-            from labelwise.selection.checkpoint import count_kept_results
+            from labelwise.selection.checkpoint import count_resumable_results
 
-            kept = count_kept_results(Path(folder))
+            kept = count_resumable_results(Path(folder))
             saved = "the work so far is saved" if kept else "nothing was finished yet"
             print(f"note: {saved} in {folder}; the same command continues", file=sys.stderr)
         raise

@@ -28,7 +28,7 @@ def find_images(folder: Path) -> FolderImages:
         here = Path(place)
         for name in sorted(folders):
             if (here / name).is_symlink() and not (here / name).resolve().is_relative_to(real):
-                refused[_posix_path(here / name, real)] = "a link that leads out of the folder"
+                refused[_relative_path(here / name, real)] = "a link that leads out of the folder"
         folders[:] = [n for n in folders if not n.startswith(".") and not n.endswith(".labelwise")]
         for name in files:
             file = here / name
@@ -40,13 +40,13 @@ def find_images(folder: Path) -> FolderImages:
                 continue
             mode = file.lstat().st_mode
             if stat.S_ISLNK(mode) and not file.resolve().is_relative_to(real):
-                refused[_posix_path(file, real)] = "a link that leads out of the folder"
+                refused[_relative_path(file, real)] = "a link that leads out of the folder"
             elif not stat.S_ISREG(mode) and file.exists() and not file.is_file():
-                refused[_posix_path(file, real)] = "not a regular file"
+                refused[_relative_path(file, real)] = "not a regular file"
             else:
-                paths.append(_posix_path(file, real))
+                paths.append(_relative_path(file, real))
     return FolderImages(sorted(paths), refused, others)
 
 
-def _posix_path(path: Path, folder: Path) -> str:
+def _relative_path(path: Path, folder: Path) -> str:
     return str(PurePosixPath(*path.relative_to(folder).parts))

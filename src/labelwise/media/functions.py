@@ -16,7 +16,7 @@ def import_function(name: str, purpose: str, *, places: Sequence[Path] = ()) -> 
     if not module or not function:
         raise BadInput(f"name a function as package.module:function; got {name!r}")
     try:
-        with _extend_path(places):
+        with _extend_import_path(places):
             found = getattr(importlib.import_module(module), function)
     except ImportError as error:
         if error.name == "torch":
@@ -33,7 +33,7 @@ def import_function(name: str, purpose: str, *, places: Sequence[Path] = ()) -> 
 
 
 @contextmanager
-def _extend_path(places: Sequence[Path]) -> Iterator[None]:
+def _extend_import_path(places: Sequence[Path]) -> Iterator[None]:
     added = [str(place.resolve()) for place in places]
     sys.path[:0] = added
     try:

@@ -57,7 +57,7 @@ def find_image_format(
     """Find the format that fits all images, at most ``side`` large; only file headers are read."""
     if side < 4:
         raise BadInput(f"images need a side of 4 or more; got {side}")
-    found = list(_map_files(_read_header, files, "reading image headers", progress))
+    found = list(_map_image_files(_read_image_header, files, "reading image headers", progress))
     heads = [head for head in found if not isinstance(head, str)]
     broken = {file: head for file, head in zip(files, found, strict=True) if isinstance(head, str)}
     largest = max((max(size) for size, _ in heads), default=side)
@@ -81,7 +81,7 @@ def read_images(
             return str(error)
 
     broken = {}
-    for place, found in enumerate(_map_files(one, files, "reading images", progress)):
+    for place, found in enumerate(_map_image_files(one, files, "reading images", progress)):
         if isinstance(found, str):
             broken[files[place]] = found
         else:
@@ -103,7 +103,7 @@ def read_image(file: Path, side: int, *, grey: bool, smooth: bool = False) -> Ar
             picture.draft("L" if grey else "RGB", (2 * side, 2 * side))
             return scale_image(picture, side, grey=grey, smooth=smooth)
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise BadInput(_describe_error(error)) from error
+        raise BadInput(_describe_image_error(error)) from error
 
 
 def scale_image(picture: Any, side: int, *, grey: bool, smooth: bool) -> Arrays:
@@ -150,17 +150,17 @@ def _convert_to_bytes(picture: Any, mode: str) -> Any:
     return picture.convert(mode)
 
 
-def _read_header(file: Path) -> tuple[tuple[int, int], bool] | str:
+def _read_image_header(file: Path) -> tuple[tuple[int, int], bool] | str:
     """Size of an image and whether it is greyscale, or an error message."""
     image = _import_pillow().Image
     try:
         with image.open(file) as picture:
             return picture.size, picture.mode in _GREY
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        return _describe_error(error)
+        return _describe_image_error(error)
 
 
-def _describe_error(error: Exception) -> str:
+def _describe_image_error(error: Exception) -> str:
     """Describe a decoding error in a few words, without the path."""
     name = type(error).__name__
     if name == "UnidentifiedImageError":
@@ -179,7 +179,7 @@ def _import_pillow() -> Any:
     return PIL
 
 
-def _map_files(
+def _map_image_files(
     work: Callable[[Path], T], files: Sequence[Path], stage: str, progress: Progress | None
 ) -> Iterator[T]:
     """Apply a function to all files in threads, in order; Pillow releases the GIL."""

@@ -60,7 +60,7 @@ def download_package(package: DataPackage, folder: Path) -> Path:
     """Download a package into an empty folder, check its checksum, and return the file."""
     target = folder / "download"
     target.mkdir()
-    command, environment = _build_command(package, folder, target)
+    command, environment = _build_download_command(package, folder, target)
     done = subprocess.run(
         command, cwd=target, env=environment, capture_output=True, text=True, check=False
     )
@@ -80,7 +80,7 @@ def download_package(package: DataPackage, folder: Path) -> Path:
     return files[0]
 
 
-def _build_command(
+def _build_download_command(
     package: DataPackage, folder: Path, target: Path
 ) -> tuple[list[str], dict[str, str]]:
     """The client's command line and environment."""

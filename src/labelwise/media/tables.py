@@ -39,8 +39,8 @@ def read_table(path: Path) -> Columns:
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path}")
-    readers = dict(zip(TABLES, (_read_csv, _read_csv, _read_jsonl, _read_parquet), strict=True))
-    reader = readers.get(path.suffix.lower())
+    readers = {".csv": _read_csv_table, ".tsv": _read_csv_table, ".jsonl": _read_jsonl_table}
+    reader = {**readers, ".parquet": _read_parquet_table}.get(path.suffix.lower())
     if reader is None:
         raise BadInput(f"{path} is not a supported table; give one of {', '.join(TABLES)}")
     table = reader(path)
@@ -237,7 +237,7 @@ def abbreviate_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:6])}, ... and {names[-1]} ({len(names)} columns)"
 
 
-def _read_csv(path: Path) -> Columns:
+def _read_csv_table(path: Path) -> Columns:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file, _allow_long_fields():
             head = file.readline()
@@ -270,7 +270,7 @@ def _allow_long_fields() -> Iterator[None]:
         csv.field_size_limit(usual)
 
 
-def _read_jsonl(path: Path) -> Columns:
+def _read_jsonl_table(path: Path) -> Columns:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -286,7 +286,7 @@ def _read_jsonl(path: Path) -> Columns:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _read_parquet(path: Path) -> Columns:
+def _read_parquet_table(path: Path) -> Columns:
     pa, pq = import_pyarrow("reading .parquet")
     try:
         table = pq.read_table(path)

@@ -22,9 +22,9 @@ import numpy as np
 
 from labelwise.arrays import Array, HostArray, Ids, Positions, detached, device, is_array, take
 from labelwise.errors import BadInput, StorageFailed
-from labelwise.pool.ids import IdIndex, Keys, RowNumbers, check_ids, encode_labelled
+from labelwise.pool.ids import IdIndex, Keys, RowNumbers, check_pool_ids, encode_labelled
 from labelwise.pool.representations import (
-    check_rows,
+    check_representation_rows,
     convert_rows,
     flatten_sources,
     read_stored_ids,
@@ -178,7 +178,7 @@ class LocalShards:
     def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The results of `map` added up; tuples are added field by field."""
         results = self._visit_blocks(function, arguments)
-        return cast(T, reduce(add_results, results) if self._shards else None)
+        return cast(T, reduce(add_block_results, results) if self._shards else None)
 
     def _visit_blocks(
         self, function: Callable[..., T], arguments: tuple[object, ...]
@@ -206,10 +206,10 @@ class LocalShards:
         return take_rows(join_rows(parts), np.argsort(np.concatenate(order)))
 
 
-def add_results(left: Array, right: Array) -> Array:
+def add_block_results(left: Array, right: Array) -> Array:
     """Add the results of two blocks; tuples are added field by field."""
     if isinstance(left, tuple):
-        return tuple(add_results(a, b) for a, b in zip(left, right, strict=True))
+        return tuple(add_block_results(a, b) for a, b in zip(left, right, strict=True))
     return left + right
 
 
@@ -254,11 +254,11 @@ class Spill:
         """Keep a block's state in memory or spill it, after a visit that may have changed it."""
         key = id(state)
         own: dict[int, HostArray] = {}
-        _map_arrays(state, lambda array: own.setdefault(id(array), array))
+        _map_state_arrays(state, lambda array: own.setdefault(id(array), array))
         self._in_memory[key] = sum(array.nbytes for array in own.values())
         if sum(self._in_memory.values()) > self._limit and own:
             mapped = {number: self._map_to_file(array, key) for number, array in own.items()}
-            _map_arrays(state, lambda array: mapped[id(array)])
+            _map_state_arrays(state, lambda array: mapped[id(array)])
             self._in_memory[key] = 0
         self._release_pages(key)
 
@@ -290,24 +290,24 @@ class Spill:
                 pages.madvise(mmap.MADV_DONTNEED)
 
 
-def _map_arrays(value: Any, change: Callable[[HostArray], HostArray]) -> Any:
+def _map_state_arrays(value: Any, change: Callable[[HostArray], HostArray]) -> Any:
     """Replace every large array of a nested value by ``change(array)``; views are kept."""
     if isinstance(value, np.ndarray):
         plain = value.flags.owndata and value.flags.c_contiguous and not value.dtype.hasobject
         return change(value) if plain and value.nbytes >= LEAST_SPILLED else value
     if isinstance(value, dict):
         for name, entry in value.items():
-            value[name] = _map_arrays(entry, change)
+            value[name] = _map_state_arrays(entry, change)
         return value
     if isinstance(value, list):
-        value[:] = [_map_arrays(entry, change) for entry in value]
+        value[:] = [_map_state_arrays(entry, change) for entry in value]
         return value
     if isinstance(value, tuple):
-        entries = [_map_arrays(entry, change) for entry in value]
+        entries = [_map_state_arrays(entry, change) for entry in value]
         return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)
     if type(value).__module__.startswith("labelwise.") and hasattr(value, "__dict__"):
         for name, entry in vars(value).items():
-            object.__setattr__(value, name, _map_arrays(entry, change))
+            object.__setattr__(value, name, _map_state_arrays(entry, change))
     return value
 
 
@@ -352,7 +352,7 @@ class BlockRows(StoredRows):
             arrays = [take(array, keep) for array in arrays]
         rows = arrays if isinstance(source, list) else arrays[0]
         if name not in self._checked:
-            check_rows(name, rows, self.list_ids)
+            check_representation_rows(name, rows, self.list_ids)
             self._checked.add(name)
         if self.without is not None and all(part.in_memory for _, part in parts):
             self._compact[name] = rows  # one copy instead of one in every pass
@@ -396,7 +396,7 @@ class BlockRows(StoredRows):
             rows = [convert_rows(label, part.take(wanted + self.first)) for label, part in parts]
             taken[name] = rows if isinstance(source, list) else rows[0]
             if name not in self._checked:
-                check_rows(name, taken[name], lambda: self.ids.take(wanted))
+                check_representation_rows(name, taken[name], lambda: self.ids.take(wanted))
         return taken
 
 
@@ -491,21 +491,21 @@ def open_shards(
         if len(mine) < stop - start or not candidates:
             shard = Shard(rest, BlockRows(sources, start, block, mine if len(mine) else None))
             if len(starts) == 1 and all(source.in_memory for source in every):
-                shard.rows = _load_rows(sources, mine, shard)
+                shard.rows = _load_pool_rows(sources, mine, shard)
             candidates.append(shard)
     left = candidates[1:] if len(candidates) > 1 and not len(candidates[0]) else candidates
     known = LabelledRows(sources, index, taken) if len(taken) else None
     return LocalShards(left, progress, spill), known
 
 
-def _load_rows(sources: Sources, without: Ids, shard: Shard) -> ArrayDict:
+def _load_pool_rows(sources: Sources, without: Ids, shard: Shard) -> ArrayDict:
     """The rows of a pool in memory but those at ``without``, converted and checked once."""
     rows: ArrayDict = {name: [] for name in sources}
     for label, source in flatten_sources(sources):
         array = convert_rows(label, source.read(0, source.shape[0]))
         if len(without):
             array = take(array, np.delete(np.arange(source.shape[0]), without))
-        check_rows(label, array, lambda: shard.ids)
+        check_representation_rows(label, array, lambda: shard.ids)
         name = label.partition("[")[0]
         rows[name] = [*rows[name], array] if isinstance(sources[name], list) else array
     return rows
@@ -514,4 +514,4 @@ def _load_rows(sources: Sources, without: Ids, shard: Shard) -> ArrayDict:
 def find_item_ids(ids: Keys, sources: Sources, count: int) -> Ids | RowNumbers:
     """The int64 ids of the items: given, from Parquet files, or row numbers."""
     found = read_stored_ids(sources) if ids is None else ids
-    return RowNumbers(0, count) if found is None else check_ids(found, count)[0]
+    return RowNumbers(0, count) if found is None else check_pool_ids(found, count)[0]

@@ -90,7 +90,7 @@ def _to_datetime64(key: Key) -> np.datetime64:
     return key.to_datetime64() if hasattr(key, "to_datetime64") else np.datetime64(key)
 
 
-def check_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Key] | None]:
+def check_pool_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Key] | None]:
     """Convert the keys of a pool's items as `encode_keys` does; reject repeats and collisions."""
     ids, listed = encode_keys(keys)
     if len(ids) != count:
@@ -224,7 +224,7 @@ class IdIndex:
         return self.find_positions(ids, missing=-1) >= 0
 
 
-def find_members(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
+def find_member_positions(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
     """Positions of the wanted items among a block's, in increasing order; others are left out."""
     if len(wanted) == 1:
         return np.flatnonzero(ids == wanted[0])

@@ -31,7 +31,7 @@ from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Shard, open_shards
 from labelwise.pool.ids import IdIndex, RowNumbers
 from labelwise.pool.representations import open_source
 from labelwise.pool.rows import ArrayDict, Rows, copy_to_host, join_rows, map_models
-from labelwise.pool.sources.change_guard import FileState, find_files
+from labelwise.pool.sources.change_guard import FileState, find_source_files
 from labelwise.pool.sources.parquet import KeyedPath
 from labelwise.pool.sources.remote_files import is_remote
 from labelwise.pool.sources.source import Given, MappedFile, Source, SourceSlice, Values
@@ -129,16 +129,17 @@ class PoolPart:
         A learner computes the representations ``names``; consecutive ``pieces`` of rows replace
         ``values``.
         """
-        values = self.values if not pieces else _join_pieces(pieces)
+        values = self.values if not pieces else _join_part_pieces(pieces)
         if learner is not None:
             values = self._represent_inputs(learner, values)
         ids = IdIndex(RowNumbers(self.first, self.last) if self.ids is None else self.ids)
         sources = {
-            name: map_models(value, partial(self._source, name)) for name, value in values.items()
+            name: map_models(value, partial(self._part_source, name))
+            for name, value in values.items()
         }
         return open_shards(sources, ids=ids, labelled=self.labelled, block_bytes=self.block_bytes)
 
-    def _source(self, name: str, value: Given) -> Source:
+    def _part_source(self, name: str, value: Given) -> Source:
         if isinstance(value, MappedFile):
             whole = open_source(value.open(), name)
         elif isinstance(value, str):
@@ -149,13 +150,13 @@ class PoolPart:
 
     def _represent_inputs(self, learner: Learner, values: Values) -> ArrayDict:
         """Compute the learner's representations of the inputs block by block."""
-        source = self._source("inputs", values["inputs"])
+        source = self._part_source("inputs", values["inputs"])
         step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
         blocks = [source.read(first, first + step) for first in range(0, max(count, 1), step)]
         return join_rows([copy_to_host(learner.represent(block, self.names)) for block in blocks])
 
 
-def _join_pieces(pieces: Sequence[Rows]) -> ArrayDict:
+def _join_part_pieces(pieces: Sequence[Rows]) -> ArrayDict:
     """Concatenate pieces; the id column is left out."""
     return join_rows(
         [{k: v for k, v in copy_to_host(piece).items() if k != "id"} for piece in pieces]
@@ -170,7 +171,7 @@ def cut_part(
     names: tuple[str, ...] = (),
     block_bytes: int = BLOCK_BYTES,
 ) -> PoolPart:
-    """Describe one part of a pool, whose values `prepare_values` made, for its process."""
+    """Describe one part of a pool, whose values `prepare_representations` made, for its process."""
     first, last = int(division.cuts[number]), int(division.cuts[number + 1])
 
     def cut_rows(value: Array) -> Array:
@@ -185,12 +186,12 @@ def _map_values(values: Values, function: Callable[[Given], Given]) -> dict[str,
     return {name: map_models(value, function) for name, value in values.items()}
 
 
-def prepare_values(values: Values) -> dict[str, Given]:
+def prepare_representations(values: Values) -> dict[str, Given]:
     """Prepare representations for other processes: absolute file paths and host arrays."""
-    return _map_values(values, _prepare_value)
+    return _map_values(values, _prepare_representation)
 
 
-def _prepare_value(value: Given) -> Given:
+def _prepare_representation(value: Given) -> Given:
     if is_remote(value):
         return value
     if isinstance(value, str | Path):
@@ -249,7 +250,7 @@ class PartWorker:
         """Call a function without rows."""
 
         def call() -> object:
-            function, arguments = _load_payload(payload)
+            function, arguments = _load_worker_payload(payload)
             return function(*arguments)
 
         return self._pack_result(call)
@@ -262,8 +263,8 @@ class PartWorker:
         self, key: int, part: PoolPart, learner: bytes | None, pieces: Sequence[Rows]
     ) -> FileState:
         try:
-            model = None if learner is None else _load_payload(learner)
-            files = FileState.read(find_files(part.values))
+            model = None if learner is None else _load_worker_payload(learner)
+            files = FileState.read(find_source_files(part.values))
             shards, known = part.open(model, pieces)
             if not len(shards):
                 shards = LocalShards([])
@@ -274,7 +275,7 @@ class PartWorker:
 
     def _call_part(self, key: int, kind: str, payload: bytes) -> tuple[object, bool, float]:
         begin = time.process_time()
-        function, arguments = _load_payload(payload)
+        function, arguments = _load_worker_payload(payload)
         shards = self._parts[key].shards
         result = getattr(shards, kind)(function, *arguments)
         remembers = any(shards.map(_remembers))  # whether any block keeps state until the next call
@@ -320,7 +321,7 @@ def _remembers(shard: Shard) -> bool:
     return bool(shard.state)
 
 
-def _load_payload(payload: bytes) -> Any:
+def _load_worker_payload(payload: bytes) -> Any:
     try:
         return pickle.loads(payload)
     except (ImportError, AttributeError) as error:
@@ -330,12 +331,12 @@ def _load_payload(payload: bytes) -> Any:
         ) from error
 
 
-def describe_function(function: object) -> str:
+def name_function(function: object) -> str:
     """Return the name of a function, or the type name of another callable."""
     return getattr(function, "__name__", type(function).__name__)
 
 
-def pack_payload(dumps: Dumps, value: object, what: str) -> bytes:
+def pack_for_worker(dumps: Dumps, value: object, what: str) -> bytes:
     """Serialize a value for a worker; ``what`` names the value in the error message."""
     try:
         return dumps(value)
@@ -347,7 +348,7 @@ def pack_payload(dumps: Dumps, value: object, what: str) -> bytes:
         ) from error
 
 
-def unpack_answer(answer: Answer) -> Any:
+def unpack_from_worker(answer: Answer) -> Any:
     """Return the result of a call, or raise its error."""
     if isinstance(answer, bytes):
         good, value = pickle.loads(answer)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, is_array, take
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
-from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, check_ids, encode_keys
+from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, check_pool_ids, encode_keys
 from labelwise.pool.representations import (
     convert_representations,
     count_rows,
@@ -120,9 +120,9 @@ class Pool:
                 f"there is no table or Parquet file with the ids in a column {self.id_column!r}"
             )
         if given is None:
-            return (RowNumbers(0, count), None) if stored is None else check_ids(stored, count)
+            return (RowNumbers(0, count), None) if stored is None else check_pool_ids(stored, count)
         if self._checked_ids is None or len(self._checked_ids[0]) != count:
-            self._checked_ids = check_ids(
+            self._checked_ids = check_pool_ids(
                 given, count, "items" if self.inputs is None else "inputs"
             )
         return self._checked_ids

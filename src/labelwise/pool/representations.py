@@ -65,7 +65,7 @@ def convert_representations(
                 )
             ids = column_ids if ids is None else ids
         else:
-            converted[name] = convert_rows_given(_name_id_column(value, id_column), name)
+            converted[name] = convert_representation(_name_id_column(value, id_column), name)
     return converted, ids
 
 
@@ -87,21 +87,21 @@ def _name_id_column(value: Given, id_column: str) -> Given:
     ]
 
 
-def convert_rows_given(value: Given, name: str) -> Given:
+def convert_representation(value: Given, name: str) -> Given:
     """Convert one representation to an array, or a list of arrays with one per model.
 
     A list of numbers, of rows of numbers or of one-dimensional arrays is one array. For members, a
     list of arrays with one axis less than expected has one per member.
 
-    >>> convert_rows_given([[1, 2], [3, 4], [5, 6]], "features").shape
+    >>> convert_representation([[1, 2], [3, 4], [5, 6]], "features").shape
     (3, 2)
-    >>> convert_rows_given([np.zeros((5, 3)), np.ones((5, 3))], "member_probabilities").shape
+    >>> convert_representation([np.zeros((5, 3)), np.ones((5, 3))], "member_probabilities").shape
     (5, 2, 3)
     """
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | memoryview):
         value = list(value)  # such as a column of a Hugging Face dataset
     if not isinstance(value, list | tuple):
-        return _convert_array(value, name)
+        return _convert_foreign_array(value, name)
     expected = REPRESENTATIONS.get(name)
     axes = len(expected.axes) if expected else 2
     if value and isinstance(value[0], Mapping):
@@ -111,16 +111,16 @@ def convert_rows_given(value: Given, name: str) -> Given:
     if all(isinstance(part, list | tuple) or np.isscalar(part) for part in value):
         array = _stack_numbers(value, name)
         return list(array) if array.ndim == axes + 1 else array
-    parts = [_convert_array(part, name) for part in value]
+    parts = [_convert_foreign_array(part, name) for part in value]
     depths = {getattr(part, "ndim", None) for part in parts}
     if depths == {axes - 1} and axes > 1:
-        return _join(parts, name, axis=1 if name.startswith("member_") else 0, new=True)
+        return _join_models(parts, name, axis=1 if name.startswith("member_") else 0, new=True)
     if depths == {axes} and name == "member_probabilities":  # one array, also for several models
-        return _join(parts, name, axis=1, new=False)
+        return _join_models(parts, name, axis=1, new=False)
     return parts
 
 
-def _join(parts: Sequence[Array], name: str, *, axis: int, new: bool) -> Array:
+def _join_models(parts: Sequence[Array], name: str, *, axis: int, new: bool) -> Array:
     """Stack arrays along a new axis, or concatenate them along an existing one."""
     try:
         xp = namespace(*parts)
@@ -143,12 +143,12 @@ def _stack_numbers(rows: Sequence[Any], name: str) -> HostArray:
         ) from error
 
 
-def _convert_array(value: Given, name: str) -> Given:
+def _convert_foreign_array(value: Given, name: str) -> Given:
     """Convert columns and arrays of other libraries; others are returned as they are."""
     if isinstance(value, np.ndarray | str | Path) or is_remote(value) or is_sparse_matrix(value):
         return value
     if array_api_compat.is_torch_array(value):
-        return _check_tensor(value, name)
+        return _check_dense_tensor(value, name)
     if _is_table(value):
         return _split_table(value, name)[0]
     try:
@@ -169,7 +169,7 @@ def _convert_array(value: Given, name: str) -> Given:
     return value
 
 
-def _check_tensor(tensor: Any, name: str) -> Array:
+def _check_dense_tensor(tensor: Any, name: str) -> Array:
     if str(tensor.layout) != "torch.strided":
         raise BadInput(f"{name} is a sparse tensor; give {name}.to_dense()")
     if tensor.is_quantized:
@@ -189,7 +189,7 @@ def _is_table(value: object) -> bool:
 def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray, HostArray | None]:
     """A table's numbers ``(n, d)``, or ``(n,)`` where one is due, and its column of ids."""
     labels = list(getattr(table, "column_names", None) or table.columns)
-    arrays = {label: _read_column(table, label) for label in labels}
+    arrays = {label: _read_table_column(table, label) for label in labels}
     ids = arrays.pop(id_column, None)
     if ids is None and id_column != ID:
         raise UnknownName(
@@ -221,7 +221,7 @@ def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray,
     return np.stack(columns, axis=1), ids
 
 
-def _read_column(table: Any, label: Any) -> HostArray:
+def _read_table_column(table: Any, label: Any) -> HostArray:
     """A column of a table; one of lists, which must have equal lengths, has more axes."""
     column = table[label]
     if getattr(column, "ndim", 1) > 1:
@@ -379,11 +379,11 @@ def convert_rows(name: str, rows: Array) -> Array:
     return working(rows)
 
 
-def check_rows(name: str, rows: Array, list_ids: ListIds) -> None:
+def check_representation_rows(name: str, rows: Array, list_ids: ListIds) -> None:
     """Reject NaN, infinity and invalid probabilities, of one model or several."""
     if isinstance(rows, list):
         for number, some in enumerate(rows):
-            check_rows(f"{name}[{number}]", some, list_ids)
+            check_representation_rows(f"{name}[{number}]", some, list_ids)
         return
     xp = namespace(rows)
     if not xp.isdtype(rows.dtype, "real floating"):
@@ -395,13 +395,13 @@ def check_rows(name: str, rows: Array, list_ids: ListIds) -> None:
             right = np.abs(sums - 1) <= SUM_TOLERANCE
             if not right.size or (right.all() and not float(xp.min(rows)) < -1e-6):
                 return
-            _check_finite(name, rows, list_ids)
+            _check_finite_rows(name, rows, list_ids)
             _reject_probabilities(name, rows, sums, list_ids)
         elif not bool(xp.isfinite(xp.sum(rows))):  # also for a sum beyond what its type can hold
-            _check_finite(name, rows, list_ids)
+            _check_finite_rows(name, rows, list_ids)
 
 
-def _check_finite(name: str, rows: Array, list_ids: ListIds) -> None:
+def _check_finite_rows(name: str, rows: Array, list_ids: ListIds) -> None:
     xp, axes = namespace(rows), tuple(range(1, rows.ndim))
     wrong = to_numpy(xp.any(~xp.isfinite(rows), axis=axes) if axes else ~xp.isfinite(rows))
     if wrong.any():

@@ -140,7 +140,7 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
     function returns one entry per row, which must not depend on other rows; if it returns a single
     entry, such as a sum, the result has one per piece. ``columns`` have one entry per row.
     """
-    count, width, on_host = find_extent(rows)
+    count, width, on_host = find_row_extent(rows)
     if count * width < LEAST or not on_host:
         return function(rows, *columns)
     threads = thread_count()
@@ -166,7 +166,7 @@ def cut_rows(rows: Rows, ranges: Sequence[slice]) -> list[Rows]:
     ]
 
 
-def find_extent(rows: Rows) -> tuple[int, int, bool]:
+def find_row_extent(rows: Rows) -> tuple[int, int, bool]:
     """The number of rows, the numbers per row, and whether they are NumPy arrays."""
     if isinstance(rows, StoredRows):
         return rows.extent

@@ -10,8 +10,9 @@ A folder belongs to one selection: other data, options or versions are rejected.
 picks are written too (`load_or_select`). The folder is removed after the caller has finished the
 steps that may fail, such as saving the picks.
 
-Values are written without pickle (`write_value`): a line of JSON describes the structure, its
-arrays follow in ``.npy`` format. Reading runs no code but the import of labelwise's modules.
+Values are written without pickle (`write_checkpoint_value`): a line of JSON describes the
+structure, its arrays follow in ``.npy`` format. Reading runs no code but the import of labelwise's
+modules.
 """
 
 import contextlib
@@ -43,10 +44,10 @@ from labelwise.files import (
     write_json,
 )
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.parts import describe_function
+from labelwise.pool.parts import name_function
 from labelwise.pool.rows import ArrayDict
 from labelwise.pool.sources.file_patterns import find_row_files
-from labelwise.pool.sources.remote_files import is_remote, remote_facts
+from labelwise.pool.sources.remote_files import describe_remote_files, is_remote
 from labelwise.pool.sources.source import Given, Source, Sources
 from labelwise.selection.result import Selection
 
@@ -79,7 +80,7 @@ class RecordedShards:
         self.replayed = self._calls = 0
         snapshot = _read_snapshot(folder)
         self._known, self._states = snapshot.calls, snapshot.states
-        with _report_damage(folder / ANSWERS) if self._known else _report_failed_write(folder):
+        with _guard_resume_read(folder / ANSWERS) if self._known else _guard_resume_write(folder):
             self._file: BinaryIO = (folder / ANSWERS).open("r+b" if self._known else "w+b")
         self._file.truncate(snapshot.bytes)
         self._restored = self._states is None
@@ -108,24 +109,24 @@ class RecordedShards:
         return found
 
     def _call(self, kind: str, *arguments: object) -> Value:
-        name = kind if kind == "rows" else f"{kind} {describe_function(arguments[0])}"
+        name = kind if kind == "rows" else f"{kind} {name_function(arguments[0])}"
         if self._calls < self._known:
-            return self._replay(name)
+            return self._replay_call(name)
         self._restore_states()
         answer = getattr(self._shards, kind)(*arguments)
-        with _report_failed_write(self._folder):
-            write_value(self._file, [name, answer])
+        with _guard_resume_write(self._folder):
+            write_checkpoint_value(self._file, [name, answer])
         self._calls += 1
         pause = max(self._seconds, SHARE * self._took) if self._seconds else 0.0
         if time.monotonic() - self._last >= pause:
             self.write_snapshot()
         return answer
 
-    def _replay(self, name: str) -> Value:
+    def _replay_call(self, name: str) -> Value:
         self._calls += 1
         self.replayed += 1
-        with _report_damage(self._folder / ANSWERS):
-            written, answer = read_value(self._file, self._move_to_rows)
+        with _guard_resume_read(self._folder / ANSWERS):
+            written, answer = read_checkpoint_value(self._file, self._move_to_rows)
         if written != name:
             raise BadInput(
                 f"{self._folder} holds another selection (it has {written} where this one has "
@@ -147,17 +148,17 @@ class RecordedShards:
         self._file.seek(0, os.SEEK_END)
         assert self._states is not None
         path = self._folder / self._states
-        with _report_damage(path), path.open("rb") as file:
-            self._shards.map(_load_state, file, self._move_to_rows)
+        with _guard_resume_read(path), path.open("rb") as file:
+            self._shards.map(_load_block_state, file, self._move_to_rows)
         self._last = time.monotonic()
 
     def write_snapshot(self) -> None:
         """Write the state of the blocks; if this is interrupted, the previous snapshot counts."""
         begin = time.monotonic()
         states = f"states-{self._calls}"
-        with _report_failed_write(self._folder):
+        with _guard_resume_write(self._folder):
             with (self._folder / states).open("wb") as file:
-                self._shards.map(_save_state, file)
+                self._shards.map(_save_block_state, file)
                 _flush_to_disk(file)
             _flush_to_disk(self._file)
             snapshot = Snapshot(self._calls, self._file.tell(), states)
@@ -174,13 +175,13 @@ class RecordedShards:
             self._file.close()
 
 
-def _save_state(shard: Shard, file: BinaryIO) -> None:
-    write_value(file, shard.state)
+def _save_block_state(shard: Shard, file: BinaryIO) -> None:
+    write_checkpoint_value(file, shard.state)
 
 
-def _load_state(shard: Shard, file: BinaryIO, move: Near) -> None:
+def _load_block_state(shard: Shard, file: BinaryIO, move: Near) -> None:
     shard.state.clear()
-    shard.state.update(read_value(file, move))
+    shard.state.update(read_checkpoint_value(file, move))
 
 
 @contextmanager
@@ -192,8 +193,8 @@ def record_calls(
     The ``facts`` of a folder in use must be the same. The blocks' state is written at most every
     ``seconds``; 0 writes after every call.
     """
-    check_folder(folder, facts)
-    with _report_failed_write(folder):
+    check_resume_folder(folder, facts)
+    with _guard_resume_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / LOCK).touch()
     with lock_file(folder / LOCK) as held:
@@ -201,15 +202,15 @@ def record_calls(
             raise BadInput(
                 f"another selection is using {folder}; wait for it, or give another folder"
             )
-        if not _belongs_to(folder, facts):
-            with _report_failed_write(folder):
+        if not _belongs_to_selection(folder, facts):
+            with _guard_resume_write(folder):
                 write_json(folder / FACTS, facts, durable=True)
         recorded = RecordedShards(shards, folder, seconds)
         try:
             yield recorded
         finally:
             recorded.close()
-        _clear_folder(folder)
+        _clear_checkpoint(folder)
     with contextlib.suppress(OSError):  # the folder holds other files
         folder.rmdir()
 
@@ -218,33 +219,33 @@ def load_or_select(folder: Path, select: Callable[[], Selection]) -> Selection:
     """The picks written when the selection finished; otherwise make and write them."""
     path = folder / PICKS
     if path.exists():
-        with _report_damage(path), path.open("rb") as file:
-            picks: Selection = read_value(file)
+        with _guard_resume_read(path), path.open("rb") as file:
+            picks: Selection = read_checkpoint_value(file)
             return picks
     picks = select()
     with contextlib.suppress(OSError), write_atomically(path, durable=True) as part:
         with part.open("wb") as file:  # the caller has the picks even if this fails
-            write_value(file, picks)
+            write_checkpoint_value(file, picks)
     return picks
 
 
-def check_folder(folder: Path, facts: Mapping[str, Json]) -> None:
+def check_resume_folder(folder: Path, facts: Mapping[str, Json]) -> None:
     """Reject a folder that a selection cannot use, and leave nothing in it."""
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"resume must be a folder; {folder} is a file")
     if folder.is_dir():
-        _belongs_to(folder, facts)
+        _belongs_to_selection(folder, facts)
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    with _report_failed_write(folder), tempfile.TemporaryFile(dir=nearest) as file:
+    with _guard_resume_write(folder), tempfile.TemporaryFile(dir=nearest) as file:
         file.write(bytes(PROBE))
         file.flush()
 
 
-def _belongs_to(folder: Path, facts: Mapping[str, Json]) -> bool:
+def _belongs_to_selection(folder: Path, facts: Mapping[str, Json]) -> bool:
     """Whether the folder belongs to this selection or to none; another's is rejected."""
-    before = _read_object(folder / FACTS)
+    before = _read_checkpoint_json(folder / FACTS)
     if before is None:
-        if any(path.name != LOCK and not _is_part(path) for path in folder.iterdir()):
+        if any(path.name != LOCK and not _is_partial_file(path) for path in folder.iterdir()):
             raise BadInput(
                 f"{folder} holds other files and no selection to continue; give a new folder"
             )
@@ -253,21 +254,21 @@ def _belongs_to(folder: Path, facts: Mapping[str, Json]) -> bool:
     if before != given:
         place, old, new = _find_difference(before, given)
         raise BadInput(
-            f"{folder} holds another selection: its {place} is {_shorten(old)}, now it is "
-            f"{_shorten(new)}; delete the folder, or give another one"
+            f"{folder} holds another selection: its {place} is {_shorten_fact(old)}, now it is "
+            f"{_shorten_fact(new)}; delete the folder, or give another one"
         )
     return True
 
 
-def _is_part(path: Path) -> bool:
+def _is_partial_file(path: Path) -> bool:
     """Whether a file was being written when its process ended."""
     return path.name.startswith(".") and ".part" in path.name
 
 
-def _clear_folder(folder: Path) -> None:
+def _clear_checkpoint(folder: Path) -> None:
     """Delete the files of a selection: the snapshot first, the lock last."""
     written = [folder / name for name in (SNAPSHOT, ANSWERS, PICKS, FACTS)]
-    parts = [path for path in folder.iterdir() if _is_part(path)]
+    parts = [path for path in folder.iterdir() if _is_partial_file(path)]
     for path in (written[0], *folder.glob("states-*"), *parts, *written[1:]):
         path.unlink(missing_ok=True)
     (folder / LOCK).unlink()
@@ -288,27 +289,27 @@ def _find_difference(before: Json, given: Json) -> tuple[str, Json, Json]:
     return ", ".join(filter(None, [str(name), rest])), old, new
 
 
-def _shorten(value: Json) -> str:
+def _shorten_fact(value: Json) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:60]}..."
 
 
-def count_kept_results(folder: Path) -> int:
+def count_resumable_results(folder: Path) -> int:
     """Number of results in a folder that will be replayed; the picks count as one more."""
     return _read_snapshot(folder).calls + (folder / PICKS).exists()
 
 
 def _read_snapshot(folder: Path) -> Snapshot:
-    found = _read_object(folder / SNAPSHOT)
+    found = _read_checkpoint_json(folder / SNAPSHOT)
     if found is None:
         return Snapshot()
-    with _report_damage(folder / SNAPSHOT):
+    with _guard_resume_read(folder / SNAPSHOT):
         return Snapshot(int(found["calls"]), int(found["bytes"]), str(found["states"]))
 
 
-def _read_object(path: Path) -> JsonObject | None:
+def _read_checkpoint_json(path: Path) -> JsonObject | None:
     """The JSON object in a file; None if there is no file."""
-    with _report_damage(path):
+    with _guard_resume_read(path):
         if not path.exists():
             return None
         found = json.loads(path.read_text())
@@ -323,7 +324,7 @@ def _flush_to_disk(file: BinaryIO) -> None:
 
 
 @contextmanager
-def _report_failed_write(folder: Path) -> Iterator[None]:
+def _guard_resume_write(folder: Path) -> Iterator[None]:
     """Name the folder if it cannot be written to."""
     try:
         yield
@@ -335,7 +336,7 @@ def _report_failed_write(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _report_damage(path: Path) -> Iterator[None]:
+def _guard_resume_read(path: Path) -> Iterator[None]:
     """Name the folder if a file in it cannot be read as it was written."""
     try:
         yield
@@ -354,23 +355,23 @@ def describe_pool(values: Mapping[str, Json], sources: Sources) -> JsonObject:
     for name, opened in sources.items():
         value = values[name]
         pairs = zip(value, opened, strict=True) if isinstance(opened, list) else [(value, opened)]
-        facts[name] = [_describe_value(given, source, name) for given, source in pairs]
+        facts[name] = [_describe_representation(given, source, name) for given, source in pairs]
     return facts
 
 
-def _describe_value(value: Given, source: Source, name: str) -> JsonObject:
+def _describe_representation(value: Given, source: Source, name: str) -> JsonObject:
     facts: JsonObject = {"shape": source.shape, "precision": source.precision}
     if is_remote(value):
-        return facts | {"files": remote_facts(value, name)}
+        return facts | {"files": describe_remote_files(value, name)}
     if isinstance(value, np.memmap):
         # A read-only map has the content of its file.
         exists = value.filename is not None and Path(value.filename).exists()
         if exists and value.mode == "r" and isinstance(_find_pages(value), mmap):
             return facts | _describe_map(value)
     if is_array(value):
-        return facts | {"sum": _sum_rows(source)}
+        return facts | {"sum": _checksum_rows(source)}
     path = Path(value)
-    return facts | _describe_files([path] if path.is_file() else find_row_files(path, name))
+    return facts | _describe_source_files([path] if path.is_file() else find_row_files(path, name))
 
 
 def _describe_map(rows: Array) -> JsonObject:
@@ -378,7 +379,7 @@ def _describe_map(rows: Array) -> JsonObject:
     begin = rows.offset - rows.offset % ALLOCATIONGRANULARITY  # pages start at multiples of it
     into = rows.ctypes.data - np.frombuffer(_find_pages(rows), dtype=np.uint8).ctypes.data
     place = {"offset": begin + into, "strides": rows.strides, "type": rows.dtype.str}
-    return _describe_files([Path(str(rows.filename))]) | place
+    return _describe_source_files([Path(str(rows.filename))]) | place
 
 
 def _find_pages(rows: Array) -> Array | mmap:
@@ -388,7 +389,7 @@ def _find_pages(rows: Array) -> Array | mmap:
     return rows
 
 
-def _sum_rows(source: Source) -> int:
+def _checksum_rows(source: Source) -> int:
     total = 0
     for first in range(0, source.shape[0], SUMMED_ROWS):
         rows = np.ascontiguousarray(to_numpy(source.read(first, first + SUMMED_ROWS)))
@@ -396,7 +397,7 @@ def _sum_rows(source: Source) -> int:
     return total
 
 
-def _describe_files(paths: list[Path]) -> JsonObject:
+def _describe_source_files(paths: list[Path]) -> JsonObject:
     facts = {}
     for path in paths:
         status = path.stat()
@@ -409,14 +410,14 @@ def _describe_files(paths: list[Path]) -> JsonObject:
     return {"files": facts}
 
 
-def describe_ids(ids: Ids | None) -> str | None:
+def checksum_ids(ids: Ids | None) -> str | None:
     """The number and a checksum of ids; None for none."""
     if ids is None:
         return None
     return f"{len(ids)} ids, sum {zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes()):08x}"
 
 
-def write_value(file: BinaryIO, value: Value) -> None:
+def write_checkpoint_value(file: BinaryIO, value: Value) -> None:
     """Write a value at the end of an open file."""
     arrays: list[HostArray] = []
     tree = _to_tree(value, arrays, {})
@@ -425,7 +426,7 @@ def write_value(file: BinaryIO, value: Value) -> None:
         npy.write_array(file, array, allow_pickle=False)
 
 
-def read_value(file: BinaryIO, near: Near | None = None) -> Value:
+def read_checkpoint_value(file: BinaryIO, near: Near | None = None) -> Value:
     """Read the next value of a file; ``near`` converts arrays that were tensors."""
     count, tree = json.loads(file.readline())
     arrays = [npy.read_array(file, allow_pickle=False) for _ in range(count)]
@@ -470,12 +471,12 @@ def _from_tree(tree: Json, arrays: list[HostArray], near: Near) -> Value:
     if kind == "dict":
         return {_from_tree(k, arrays, near): _from_tree(v, arrays, near) for k, v in rest[0]}
     if kind == "object":
-        return _make_object(rest[0], _from_tree(rest[1], arrays, near))
+        return _make_checkpoint_object(rest[0], _from_tree(rest[1], arrays, near))
     entries = [_from_tree(entry, arrays, near) for entry in rest[0]]
     return tuple(entries) if kind == "tuple" else entries
 
 
-def _make_object(name: str, fields: Value) -> Value:
+def _make_checkpoint_object(name: str, fields: Value) -> Value:
     """Create an object of one of labelwise's classes from its fields."""
     module, _, kind = name.partition(":")
     own = module.split(".")[0] == "labelwise"

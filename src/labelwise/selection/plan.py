@@ -175,12 +175,12 @@ def plan_sources(
         row_bytes,
         min(rows_per_block(row_bytes, block_bytes), max(items, 1)),
         cost,
-        measure_speed(sources, items, row_bytes, block_bytes) if timed else None,
+        measure_read_speed(sources, items, row_bytes, block_bytes) if timed else None,
         sum(source.held_bytes for source in every),
     )
 
 
-def measure_speed(
+def measure_read_speed(
     sources: Sources, items: int, row_bytes: int, block_bytes: int = BLOCK_BYTES
 ) -> ReadSpeed:
     """Read a few blocks and multiply them in float64, as most strategies do."""
@@ -222,7 +222,7 @@ def _time_column_product(array: Array) -> float:
     return (time.perf_counter() - begin) / float(count)
 
 
-def check_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
+def check_plan_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
     """Reject a selection that does not fit in memory, and name ways that do."""
     if plan.least_memory <= limit:
         return
@@ -236,9 +236,9 @@ def check_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
         leading_digit = few // 10 ** (len(str(few)) - 1) * 10 ** (len(str(few)) - 1)
         count = max(leading_digit, plan.budget)
         small = [s for s in strategies().values() if isinstance(s, ScoreStrategy) or not s.needs]
-        if by := [s.name for s in small if _fits(s, count, limit, given)]:
+        if by := [s.name for s in small if _fits_memory(s, count, limit, given)]:
             ways.insert(0, f"preselect {count:,} items with {' or '.join(by)} and give it those")
-    if others := _find_alternatives(plan, limit, given):
+    if others := _find_smaller_strategies(plan, limit, given):
         ways.insert(0, f"use {' or '.join(others)}, which does not")
     raise BadInput(
         f"{plan.strategy} would take about {format_size(plan.least_memory)} of memory for "
@@ -246,7 +246,7 @@ def check_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
     )
 
 
-def _find_alternatives(plan: SelectionPlan, limit: float, given: Values) -> list[str]:
+def _find_smaller_strategies(plan: SelectionPlan, limit: float, given: Values) -> list[str]:
     """At most two strategies that read nothing else, keep less per item and fit.
 
     Those that read most of the same representations come first, then those with few passes.
@@ -263,7 +263,7 @@ def _find_alternatives(plan: SelectionPlan, limit: float, given: Values) -> list
     return [name for *_, name in sorted(found)[:2]]
 
 
-def _fits(strategy: Strategy, budget: int, limit: float, given: Values) -> bool:
+def _fits_memory(strategy: Strategy, budget: int, limit: float, given: Values) -> bool:
     """Whether a strategy works with the given representations within the limit."""
     try:
         other = plan_selection(strategy, given, budget)

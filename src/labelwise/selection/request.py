@@ -20,20 +20,29 @@ from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Spill, open_shards
 from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, encode_labelled
 from labelwise.pool.pool import Pool
-from labelwise.pool.representations import convert_rows, find_tensor_device, flatten_sources
+from labelwise.pool.representations import (
+    convert_rows,
+    find_tensor_device,
+    flatten_sources,
+)
 from labelwise.pool.rows import Rows
 from labelwise.pool.sources.change_guard import guard_files
 from labelwise.pool.sources.parquet import ID
 from labelwise.pool.sources.source import ArraySource, Given, Source, Sources
 from labelwise.selection import run
 from labelwise.selection.checkpoint import (
-    check_folder,
-    describe_ids,
+    check_resume_folder,
+    checksum_ids,
     describe_pool,
     load_or_select,
     record_calls,
 )
-from labelwise.selection.plan import SelectionPlan, check_memory, find_free_memory, plan_sources
+from labelwise.selection.plan import (
+    SelectionPlan,
+    check_plan_memory,
+    find_free_memory,
+    plan_sources,
+)
 from labelwise.selection.result import Selection
 from labelwise.strategies import get, strategies
 from labelwise.strategy import Job, ScoreStrategy, Strategy
@@ -100,7 +109,7 @@ class SelectionRequest:
         if "probabilities" in names and "probabilities" not in given:
             renamed = ["logits" if name == "probabilities" else name for name in names]
             opened = dict(zip(names, self.pool.open_sources(renamed).values(), strict=True))
-            sources, values = _open_probabilities(
+            sources, values = _open_softmax_sources(
                 opened["probabilities"], offered["logits"], self.on
             )
             self.sources = {**opened, "probabilities": sources}
@@ -159,17 +168,17 @@ class SelectionRequest:
             elif self.on is None:
                 self._open_blocks(self._index, plan)
         except LabelwiseError as error:
-            raise self._name_keys(error) from error
+            raise self._restore_original_keys(error) from error
         return left
 
     def _open_blocks(self, index: IdIndex, plan: SelectionPlan) -> None:
         """Check memory and the folder to resume from, and open the rows in this process."""
         if self.resume is not None:
-            check_folder(Path(self.resume), self._describe_selection())
+            check_resume_folder(Path(self.resume), self._describe_selection())
         spill = None
         if self.memory is not None or plan.memory > SMALL:
             limit = self.memory_limit
-            check_memory(plan, limit, self.pool.representations)
+            check_plan_memory(plan, limit, self.pool.representations)
             spill = Spill(limit - plan.least_memory)
         sources = self.sources
         place = self.device
@@ -208,7 +217,7 @@ class SelectionRequest:
                     else:
                         picks = self._resume(until_saved)
             except LabelwiseError as error:
-                raise self._name_keys(error) from error
+                raise self._restore_original_keys(error) from error
             seconds = time.perf_counter() - begin
             log.info("%s: %d picks in %.2f s", self.strategy.name, len(picks.ids), seconds)
             if self._keys is not None:  # the keys are not whole numbers
@@ -242,7 +251,7 @@ class SelectionRequest:
             progress=self.progress,
         )
 
-    def _name_keys(self, error: LabelwiseError) -> LabelwiseError:
+    def _restore_original_keys(self, error: LabelwiseError) -> LabelwiseError:
         """The same error with keys in place of the hashes of keys."""
         listed = self._labelled_keys
         if self._index is None or (self._keys is None and listed is None):
@@ -269,8 +278,8 @@ class SelectionRequest:
             "budget": int(self.budget),
             "seed": self.seed,
             "pool": describe_pool(self.values, self.sources),
-            "ids": None if isinstance(ids, RowNumbers) else describe_ids(ids),
-            "labelled": describe_ids(self._taken) if len(self._taken) else None,
+            "ids": None if isinstance(ids, RowNumbers) else checksum_ids(ids),
+            "labelled": checksum_ids(self._taken) if len(self._taken) else None,
             "device": None if self.device is None else str(self.device),
             "block": BLOCK_BYTES,
         }
@@ -301,10 +310,10 @@ class SoftmaxSource:
             return softmax(convert_rows("logits", logits))
 
 
-def _open_probabilities(logits: Any, given: Any, on: Cluster) -> tuple[Any, Any]:
+def _open_softmax_sources(logits: Any, given: Any, on: Cluster) -> tuple[Any, Any]:
     """The source of probabilities, and what others know them by; lists for several models."""
     if isinstance(logits, list):
-        pairs = [_open_probabilities(*pair, on) for pair in zip(logits, given, strict=True)]
+        pairs = [_open_softmax_sources(*pair, on) for pair in zip(logits, given, strict=True)]
         return [source for source, _ in pairs], [value for _, value in pairs]
     source = SoftmaxSource(logits)
     if logits.in_memory:

@@ -178,20 +178,20 @@ class Selection:
             _WRITERS[path.suffix](self.columns(), part)
 
 
-def _write_csv(table: Table, path: Path) -> None:
+def _save_csv(table: Table, path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))
 
 
-def _write_jsonl(table: Table, path: Path) -> None:
+def _save_jsonl(table: Table, path: Path) -> None:
     with path.open("w") as file:
         for line in zip(*table.values(), strict=True):
             file.write(json.dumps(to_json(dict(zip(table, line, strict=True)))) + "\n")
 
 
-def _write_parquet(table: Table, path: Path) -> None:
+def _save_parquet(table: Table, path: Path) -> None:
     pyarrow, parquet = import_pyarrow("writing .parquet")
     ids = table["id"]
     kinds = {type(key) for key in ids}
@@ -209,4 +209,8 @@ def _write_parquet(table: Table, path: Path) -> None:
     parquet.write_table(pyarrow.table(table, schema=schema), path)
 
 
-_WRITERS = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}
+_WRITERS = {
+    ".csv": _save_csv,
+    ".jsonl": _save_jsonl,
+    ".parquet": _save_parquet,
+}

@@ -41,7 +41,7 @@ from labelwise.kernels.distance.embedding import (
     take_embedding,
 )
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.ids import find_members
+from labelwise.pool.ids import find_member_positions
 from labelwise.pool.rows import ArrayDict, Rows, join_rows, map_pieces, take_rows
 from labelwise.threads import run_in_threads, split_range
 
@@ -326,7 +326,7 @@ def restart_block_clocks(
     elif centres is not None:
         part.rates = _clock_rates(part, shard.rows, embed, centres)
     ids = shard.ids
-    part.rates[find_members(ids, taken)] = 0
+    part.rates[find_member_positions(ids, taken)] = 0
     part.rung = part.rung[:0]
     part.rings = _map_row_spans(partial(waiting_times, seed, (RING, epoch)), part.rates, ids)
     return float(part.rates.sum(dtype=np.float64))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, Ids, float64, namespace, put, take, to_numpy
 from labelwise.errors import BadInput
 from labelwise.pool.blocks import Shard
-from labelwise.pool.ids import find_members
+from labelwise.pool.ids import find_member_positions
 from labelwise.pool.rows import (
     ArrayDict,
     GrowingRows,
@@ -57,7 +57,7 @@ class BlockScores:
         if not len(new_ids):
             return
         self.picked.append(move_rows(new, self.taken))
-        here = find_members(ids, new_ids)
+        here = find_member_positions(ids, new_ids)
         put(self.taken, here, True)
         self.bounds[here] = -np.inf
 

@@ -23,20 +23,20 @@ import numpy as np
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
-from labelwise.pool.blocks import BLOCK_BYTES, Progress, add_results
+from labelwise.pool.blocks import BLOCK_BYTES, Progress, add_block_results
 from labelwise.pool.parts import (
     Answer,
     Division,
     Dumps,
     count_answer_bytes,
     cut_part,
-    describe_function,
-    pack_payload,
-    prepare_values,
-    unpack_answer,
+    name_function,
+    pack_for_worker,
+    prepare_representations,
+    unpack_from_worker,
 )
 from labelwise.pool.rows import ArrayDict, Rows, join_rows, take_rows
-from labelwise.pool.sources.change_guard import FileState, Machine, find_files
+from labelwise.pool.sources.change_guard import FileState, Machine, find_source_files
 from labelwise.pool.sources.source import Values
 
 RESTORES = 3  # Most restarts of a worker for one call
@@ -126,11 +126,11 @@ class RayShards:
         rows of each stored piece, and the reference to send to a worker.
         """
         self._workers, self._key = workers, next(_KEYS)
-        self._values, self._block_bytes = prepare_values(values), block_bytes
+        self._values, self._block_bytes = prepare_representations(values), block_bytes
         self._names = tuple(names)
         self._learner: Reference = None
         if learner is not None:
-            self._learner = workers.store(pack_payload(workers.dumps, learner, "the learner"))
+            self._learner = workers.store(pack_for_worker(workers.dumps, learner, "the learner"))
         self._pieces = [piece for _, piece in pieces]
         self._edges = np.cumsum([0, *(length for length, _ in pieces)]) if pieces else None
         parts = max(min(len(workers), count), 1)
@@ -141,7 +141,7 @@ class RayShards:
         self._seen: dict[tuple[int, Machine], FileState] = {}  # as first seen
         self._seen_here: FileState | None = None
         with suppress(LabelwiseError, OSError):  # the files may exist only on the workers
-            self._seen_here = FileState.read(find_files(self._values))
+            self._seen_here = FileState.read(find_source_files(self._values))
         self._log: list[tuple[str, bytes]] = []
         self.traffic: dict[str, CallTraffic] = {}
         self.restored = 0
@@ -169,7 +169,7 @@ class RayShards:
         """Add up the results of `map`, on each worker first; tuples field by field."""
         found = self._call_workers("sum", function, arguments)
         parts = [part for part in found if part is not None]
-        return cast(T, reduce(add_results, parts) if parts else None)
+        return cast(T, reduce(add_block_results, parts) if parts else None)
 
     def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
@@ -177,13 +177,13 @@ class RayShards:
         owners = self._division.owners(ids)
         visited = np.unique(owners).tolist() or [int(np.argmax(self._division.sizes > 0))]
         answers = self._ask_workers("rows", visited, lambda number: (ids[owners == number],))
-        return self._in_order([unpack_answer(answer) for answer in answers], owners)
+        return self._restore_row_order([unpack_from_worker(answer) for answer in answers], owners)
 
     def check_files(self) -> None:
         """Reject files that changed since the pool was opened."""
         answers = self._ask_workers("seen", range(len(self._opened)), lambda number: ())
         for number, answer in enumerate(answers):
-            self._check_file_state(number, unpack_answer(answer))
+            self._check_file_state(number, unpack_from_worker(answer))
 
     def close(self) -> None:
         """Close the pool on all workers."""
@@ -193,11 +193,11 @@ class RayShards:
 
     def _fetch_labelled(self) -> Rows | None:
         answers = self._ask_workers("labelled", range(len(self._opened)), lambda number: ())
-        some = [rows for rows in map(unpack_answer, answers) if rows is not None]
+        some = [rows for rows in map(unpack_from_worker, answers) if rows is not None]
         owners = self._division.owners(self._division.labelled)
-        return self._in_order(some, owners) if some else None
+        return self._restore_row_order(some, owners) if some else None
 
-    def _in_order(self, parts: Sequence[Rows], owners: Ids) -> ArrayDict:
+    def _restore_row_order(self, parts: Sequence[Rows], owners: Ids) -> ArrayDict:
         """Restore the requested order of rows that were returned part by part."""
         joined = join_rows(parts)
         if len(parts) == 1:
@@ -207,13 +207,15 @@ class RayShards:
     def _call_workers(
         self, kind: str, function: Callable[..., object], arguments: tuple[object, ...]
     ) -> list[Any]:
-        name = describe_function(function)
-        payload = pack_payload(self._workers.dumps, (function, arguments), f"the strategy's {name}")
+        name = name_function(function)
+        payload = pack_for_worker(
+            self._workers.dumps, (function, arguments), f"the strategy's {name}"
+        )
         sent = self._workers.store(payload)
         everywhere = range(len(self._opened))
         answers = self._ask_workers("call", everywhere, lambda number: (kind, sent), name)
         self._log.append((kind, payload))
-        results = [unpack_answer(answer) for answer in answers]
+        results = [unpack_from_worker(answer) for answer in answers]
         if not any(remembers for _, remembers, _ in results):
             self._log.clear()
         self.traffic[name].sent += len(payload) * len(answers)
@@ -240,7 +242,7 @@ class RayShards:
             answers = self._workers.collect([*(sent for _, sent in opening), *calls])
             for (number, _), answer in zip(opening, answers[: len(opening)], strict=True):
                 if not isinstance(answer, LostAnswer):
-                    self._check_file_state(number, unpack_answer(answer))
+                    self._check_file_state(number, unpack_from_worker(answer))
             lost = {}
             for number, answer in zip(left, answers[len(opening) :], strict=True):
                 if isinstance(answer, LostAnswer):

@@ -31,9 +31,9 @@ from labelwise.pool.parts import (
     Answer,
     Dumps,
     PartWorker,
-    describe_function,
-    pack_payload,
-    unpack_answer,
+    name_function,
+    pack_for_worker,
+    unpack_from_worker,
 )
 from labelwise.pool.ray.parts import (
     RESTORES,
@@ -47,9 +47,9 @@ from labelwise.pool.ray.supervision import (
     CLIENT,
     ClusterConnection,
     HeadMonitor,
-    check_joined,
-    check_listens,
-    find_address,
+    check_cluster_listens,
+    check_joined_cluster,
+    find_cluster_address,
 )
 from labelwise.pool.rows import Rows
 from labelwise.pool.sources.source import Values
@@ -83,21 +83,21 @@ def connect(on: str = "ray", actors: int | None = None) -> None:
     RAY_ADDRESS names), ``"ray:HOST:PORT"`` and ``"ray:auto"`` join a running cluster,
     ``"ray://HOST:PORT"`` joins through Ray's client.
     """
-    address = find_address(on)
+    address = find_cluster_address(on)
     if ray.is_initialized():
         if on != "ray":
-            check_joined(address, _joined())
+            check_joined_cluster(address, _read_joined_address())
         return
     # Otherwise Ray replaces print in the whole process.
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
     if address:
-        _join(address)
+        _join_cluster(address)
     else:
-        _start_here(max(actors or 1, os.cpu_count() or 1))
+        _start_local_cluster(max(actors or 1, os.cpu_count() or 1))
 
 
-def _join(address: str) -> None:
-    check_listens(address)
+def _join_cluster(address: str) -> None:
+    check_cluster_listens(address)
     for left in reversed(range(TRIES)):
         ray.shutdown()  # clean up after a lost connection of Ray's client
         try:
@@ -117,7 +117,7 @@ def _join(address: str) -> None:
             ) from error
 
 
-def _start_here(processes: int) -> None:
+def _start_local_cluster(processes: int) -> None:
     # Ray uses token authentication by default and would write a token to the home folder.
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -133,14 +133,14 @@ def _start_here(processes: int) -> None:
         # Processes left by a failed start end with this process.
         warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
         for _ in range(TRIES):
-            why = _why_not_started(processes)
+            why = _try_local_start(processes)
             if not why:
                 return
             gc.collect()
     raise ClusterFailed(f"Ray cannot be started here ({why})")
 
 
-def _why_not_started(processes: int) -> str:
+def _try_local_start(processes: int) -> str:
     """Start Ray; return the reason for a failure, or an empty text."""
     try:
         ray.init(
@@ -162,27 +162,27 @@ _joined_as: list[str] = []
 """The address by which this process joined a cluster last; Ray's client does not tell it."""
 
 
-def _client() -> Any:
+def _get_ray_client() -> Any:
     """Return Ray's client if this process joined a cluster through it, else None."""
     stub: Any = ray.util.client.ray
     return stub.get_context() if stub.is_connected() else None
 
 
-def _joined() -> str:
+def _read_joined_address() -> str:
     """Return the address of the joined cluster."""
-    if _client() is not None:
+    if _get_ray_client() is not None:
         return _joined_as[0] if _joined_as else CLIENT
     return str(ray.get_runtime_context().gcs_address)
 
 
-def _head_answers() -> bool:
+def _does_head_answer() -> bool:
     """Whether the head answers: only it knows the resources of the cluster."""
     return ray.is_initialized() and bool(_resources())
 
 
-def _connection() -> ClusterConnection:
+def _supervise_cluster() -> ClusterConnection:
     """Monitor the head of the joined cluster, without which Ray may wait forever."""
-    client, hang_up = _client(), None
+    client, hang_up = _get_ray_client(), None
     if client is not None:
         worker = client.client_worker
 
@@ -193,8 +193,8 @@ def _connection() -> ClusterConnection:
                 worker.channel.close()
 
     return ClusterConnection(
-        _joined(),
-        HeadMonitor(_head_answers, patience=SILENT_SECONDS, lost=hang_up),
+        _read_joined_address(),
+        HeadMonitor(_does_head_answer, patience=SILENT_SECONDS, lost=hang_up),
         is_joined=ray.is_initialized,
         leave=ray.shutdown,
         answers=RayError,
@@ -250,7 +250,7 @@ class RayActors:
         if count is not None and (isinstance(count, bool) or count != int(count) or count < 1):
             raise BadInput(f"actors must be a whole number, 1 or more; got {count!r}")
         connect(on, count)
-        self._connection = _connection()
+        self._connection = _supervise_cluster()
         self._start_seconds, self._gpus = start_seconds, gpus
         self.steady, self._replacing = threading.RLock(), threading.Lock()
         self.generations: list[int] = []
@@ -260,7 +260,7 @@ class RayActors:
             count = count or max(int(self._connection.ask(_resources).get("CPU", 1)), 1)
             self._handles = [self._connection.ask(self._start) for _ in range(count)]
             self.generations, self.processes = [0] * count, [ActorProcess("", 0)] * count
-            self._greet(range(count))
+            self._await_actors(range(count))
         except BaseException:
             self.close()
             raise
@@ -278,14 +278,14 @@ class RayActors:
         """End the actors; the cluster keeps running."""
         # First, so that other threads do not restart the actors that end here.
         handles, self._handles = self._handles, []
-        self._end_all(handles)
+        self._kill_actors(handles)
         self._connection.close()
 
-    def _end_all(self, handles: Sequence[Actor]) -> None:
+    def _kill_actors(self, handles: Sequence[Actor]) -> None:
         with suppress(ClusterFailed):  # without a cluster, Ray would look for another
             self._connection.check()
             for handle in handles:
-                _end(handle)
+                _kill_actor(handle)
 
     def send(self, number: int, method: str, *arguments: object) -> Reference:
         """Call a method of an actor without waiting for the answer."""
@@ -328,24 +328,24 @@ class RayActors:
                 lost = [number for number, which in pairs if which == self.generations[number]]
             try:
                 self._make(lost)
-                self._greet(lost)
+                self._await_actors(lost)
             except BaseException:
                 handles = self._handles  # other threads must not wait for actors that never start
-                self._end_all([handles[number] for number in lost if handles])
+                self._kill_actors([handles[number] for number in lost if handles])
                 raise
 
     def _make(self, numbers: Sequence[int]) -> None:
         self._open()
-        self._connection.ask(_check_node)
+        self._connection.ask(_check_local_ray)
         for number in numbers:
             handles = self._open()
-            _end(handles[number])
+            _kill_actor(handles[number])
             made = self._connection.ask(self._start)
             with self.steady:
                 self.generations[number] += 1
                 handles[number] = made
             if handles is not self._handles:  # closed by another thread
-                _end(made)
+                _kill_actor(made)
 
     def _open(self) -> list[Actor]:
         """Return the actors; raise an error if they are closed or the cluster is lost."""
@@ -368,18 +368,18 @@ class RayActors:
         options = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0}
         return _REMOTE.options(**options, scheduling_strategy="SPREAD").remote()
 
-    def _greet(self, numbers: Sequence[int]) -> None:
+    def _await_actors(self, numbers: Sequence[int]) -> None:
         """Wait until actors have started; restart those lost in the meantime."""
-        why = self._welcome(numbers)
+        why = self._await_actor_starts(numbers)
         for _ in range(RESTORES):
             if not why:
                 return
             self._make(list(why))
-            why = self._welcome(list(why))
+            why = self._await_actor_starts(list(why))
         if why:
             raise ClusterFailed(_FAILED_START.format(next(iter(why.values()))))
 
-    def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
+    def _await_actor_starts(self, numbers: Sequence[int]) -> dict[int, str]:
         """Wait for actors to start; return the lost ones. Each start resets the time limit."""
         lost = {}
         asked = {self.send(number, "hello"): number for number in numbers}
@@ -389,9 +389,9 @@ class RayActors:
             with self._connection.use():
                 done, waiting = ray.wait(waiting, num_returns=1, timeout=timeout)
             if not done:
-                self._connection.ask(_check_node)
+                self._connection.ask(_check_local_ray)
                 if time.monotonic() - since >= self._start_seconds:
-                    raise ClusterFailed(self._why_late(len(waiting)))
+                    raise ClusterFailed(self._explain_late_start(len(waiting)))
                 continue
             number, since = asked[done[0]], time.monotonic()
             try:
@@ -409,7 +409,7 @@ class RayActors:
                     raise ClusterFailed(_FAILED_START.format(lost[number])) from error
         return lost
 
-    def _why_late(self, late: int) -> str:
+    def _explain_late_start(self, late: int) -> str:
         free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
         names = ("CPU", "GPU") if self._gpus else ("CPU",)
         room = [f"{free.get(n, 0):g} of the cluster's {there.get(n, 0):g} {n}s" for n in names]
@@ -425,9 +425,9 @@ _FAILED_START = "an actor ended while it started ({}); every node needs the same
 _NO_ROOM = "the Ray cluster could not take what was sent to it"
 
 
-def _check_node() -> None:
+def _check_local_ray() -> None:
     """Check Ray's local daemon: soon after it ends, Ray silently ends this process."""
-    here = ray.get_runtime_context().get_node_id() if _client() is None else None
+    here = ray.get_runtime_context().get_node_id() if _get_ray_client() is None else None
     if any(node["NodeID"] == here and not node["Alive"] for node in _nodes()):
         raise ClusterFailed(
             "Ray has ended on this machine; look for what ended it, such as too little memory, and "
@@ -435,7 +435,7 @@ def _check_node() -> None:
         )
 
 
-def _end(handle: Actor) -> None:
+def _kill_actor(handle: Actor) -> None:
     with suppress(Exception):  # the actor or the cluster may have ended already
         ray.kill(handle)
 
@@ -448,7 +448,7 @@ def dataset_rows(dataset: Any, *, seconds: float = 45.0) -> dict[str, Any]:
     items' ids. Computing the ``ray.data.Dataset`` needs free CPUs, for which ``seconds`` is the
     longest wait: call this before the actors start.
     """
-    if _client() is not None:
+    if _get_ray_client() is not None:
         raise BadInput(
             "Ray Data does not run through Ray's client (ray://); select on a node of the cluster, "
             "with on='ray:HOST:PORT'"
@@ -468,7 +468,7 @@ def dataset_rows(dataset: Any, *, seconds: float = 45.0) -> dict[str, Any]:
 def _wait_for_cpu(seconds: float) -> None:
     """Wait for a free CPU, without which Ray Data would wait forever."""
     end = time.monotonic() + seconds
-    with closing(_connection()) as connection:
+    with closing(_supervise_cluster()) as connection:
         while connection.ask(_free_resources).get("CPU", 0) < 1:
             if time.monotonic() > end:
                 raise ClusterFailed(
@@ -478,11 +478,11 @@ def _wait_for_cpu(seconds: float) -> None:
             time.sleep(0.5)
 
 
-def _described(block: Rows) -> tuple[int, HostArray | None]:
+def _describe_piece(block: Rows) -> tuple[int, HostArray | None]:
     return len(next(iter(block.values()))), block.get("id")
 
 
-_DESCRIBED = ray.remote(num_cpus=0)(_described)
+_DESCRIBED = ray.remote(num_cpus=0)(_describe_piece)
 
 
 @contextmanager
@@ -520,8 +520,8 @@ class RayProcess:
 
     def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         """Run ``function(*arguments)`` in the process; calls run one after the other."""
-        what = f"the call of {describe_function(function)}"
-        payload = pack_payload(self._workers.dumps, (function, arguments), what)
+        what = f"the call of {name_function(function)}"
+        payload = pack_for_worker(self._workers.dumps, (function, arguments), what)
         return self._waiter.submit(self._call_worker, payload)
 
     def shutdown(self, *, wait: bool = True) -> None:
@@ -534,7 +534,7 @@ class RayProcess:
             sent = self._workers.send(self._number, "run", payload)
             (answer,) = self._workers.collect([sent])
             if not isinstance(answer, LostAnswer):
-                return unpack_answer(answer)
+                return unpack_from_worker(answer)
             why = answer.why
             self._workers.replace([self._number])
         raise ClusterFailed(

@@ -23,10 +23,10 @@ CLIENT = "ray://"
 LISTEN_SECONDS = 5.0  # Timeout for a TCP connection
 
 
-def find_address(on: str) -> str:
+def find_cluster_address(on: str) -> str:
     """Return the address of the cluster; empty if Ray is to be started on this machine.
 
-    >>> find_address("ray:node:6379"), find_address("ray://node:10001")
+    >>> find_cluster_address("ray:node:6379"), find_cluster_address("ray://node:10001")
     ('node:6379', 'ray://node:10001')
     """
     if on != "ray" and not on.startswith("ray:"):
@@ -62,18 +62,18 @@ class ClusterAddress(NamedTuple):
 
     def is_same(self, other: "ClusterAddress") -> bool:
         """Whether two addresses name the same server; this one may be a loopback address."""
-        hosts = _resolved(other.host), "127.0.0.1"
-        return self[1:] == other[1:] and _resolved(self.host) in hosts
+        hosts = _resolve_host(other.host), "127.0.0.1"
+        return self[1:] == other[1:] and _resolve_host(self.host) in hosts
 
 
-def _resolved(host: str) -> str:
+def _resolve_host(host: str) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError:
         return host
 
 
-def check_joined(address: str, joined: str) -> None:
+def check_joined_cluster(address: str, joined: str) -> None:
     """Reject a cluster other than the one this process has joined."""
     there, here = ClusterAddress.of(address), ClusterAddress.of(joined)
     if there is not None and here is not None and not there.is_same(here):
@@ -83,7 +83,7 @@ def check_joined(address: str, joined: str) -> None:
         )
 
 
-def check_listens(address: str) -> None:
+def check_cluster_listens(address: str) -> None:
     """Reject an address that does not listen or cannot be joined from this machine."""
     if address.startswith(CLIENT) and find_spec("grpc") is None:
         raise MissingDependency(
@@ -100,7 +100,7 @@ LEAVE_SECONDS = 5.0  # Timeout for leaving a lost cluster, which may hang on a s
 T = TypeVar("T")
 
 
-def run_in_thread(function: Callable[[], T]) -> "Future[T]":
+def run_in_daemon_thread(function: Callable[[], T]) -> "Future[T]":
     """Run a function in a daemon thread and return its future."""
     answer: Future[T] = Future()
 
@@ -152,7 +152,7 @@ class HeadMonitor:
     def _run(self) -> None:
         while not wait([self._ended], timeout=self._every).done:
             begin = time.monotonic()
-            answer = run_in_thread(self._look)  # abandoned if it hangs
+            answer = run_in_daemon_thread(self._look)  # abandoned if it hangs
             either: list[Future[Any]] = [answer, self._ended]
             wait(either, timeout=self._every, return_when=FIRST_COMPLETED)
             if answer.done() and answer.exception() is None and answer.result() is True:
@@ -191,7 +191,7 @@ class ClusterConnection:
         """Raise an error if the cluster is lost."""
         if self._lost:
             raise ClusterFailed(self._lost)
-        if silent := self._silence():
+        if silent := self._describe_silence():
             self._give_up(silent)
         if not self._is_joined():
             raise ClusterFailed(
@@ -210,13 +210,13 @@ class ClusterConnection:
         except Exception as error:
             # On a lost connection Ray's client raises errors of many types.
             if isinstance(error, ConnectionError) or not self._is_joined():
-                self._give_up(self._silence() or f"is lost ({first_line(error)})", error)
+                self._give_up(self._describe_silence() or f"is lost ({first_line(error)})", error)
             raise
 
     def ask(self, question: Callable[[], T]) -> T:
         """Return the result of a call that may hang if the head is lost."""
         with self.use():
-            answer = run_in_thread(question)
+            answer = run_in_daemon_thread(question)
             while wait([answer], timeout=CHECK_SECONDS).not_done:
                 self.check()
             return answer.result()
@@ -225,7 +225,7 @@ class ClusterConnection:
         """Stop the monitor."""
         self._monitor.stop()
 
-    def _silence(self) -> str:
+    def _describe_silence(self) -> str:
         """Describe a head that has been silent for too long; empty if it has not."""
         seconds = self._monitor.silence  # read once: the head may answer at any time
         return f"has not answered for {seconds:.0f} s" if self._monitor.is_lost and seconds else ""
@@ -238,5 +238,5 @@ class ClusterConnection:
                     "the selection again"
                 )
                 self.close()
-                wait([run_in_thread(self._leave)], timeout=LEAVE_SECONDS)
+                wait([run_in_daemon_thread(self._leave)], timeout=LEAVE_SECONDS)
         raise ClusterFailed(self._lost) from cause

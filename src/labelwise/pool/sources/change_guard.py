@@ -36,7 +36,7 @@ class FileState(NamedTuple):
     @classmethod
     def read(cls, paths: Iterable[str]) -> "FileState":
         """The present state of some files on this machine."""
-        return cls(this_machine(), {path: _read_status(Path(path)) for path in paths})
+        return cls(this_machine(), {path: _read_file_status(Path(path)) for path in paths})
 
     def describe_difference(self, other: "FileState") -> str:
         """A message about a file whose size, or time on one machine, differs; empty if none."""
@@ -52,7 +52,7 @@ class FileState(NamedTuple):
         return ""
 
 
-def find_files(values: Values) -> list[str]:
+def find_source_files(values: Values) -> list[str]:
     """Absolute paths of the local files that representations are read from."""
     files: list[Path] = []
     for name, value in values.items():
@@ -77,7 +77,7 @@ def _find_mapped_file(rows: "np.memmap[Any, Any]") -> list[Path]:
 @contextmanager
 def guard_files(values: Values) -> Iterator[None]:
     """Reject files that change while rows are read; errors caused by a change name it."""
-    files = find_files(values)
+    files = find_source_files(values)
     if not files:
         yield
         return
@@ -92,7 +92,7 @@ def guard_files(values: Values) -> Iterator[None]:
         raise BadInput(change)
 
 
-def _read_status(path: Path) -> tuple[int, int]:
+def _read_file_status(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except OSError:

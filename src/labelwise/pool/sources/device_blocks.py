@@ -33,42 +33,42 @@ LEAST = 1 << 22  # Smaller copies, in bytes, use one thread
 
 def move_to_device(sources: Sources, device: str) -> Sources:
     """Wrap sources so that rows are read as tensors on a device."""
-    place = _device(device)
+    place = _torch_device(device)
     threads = (
         ThreadPoolExecutor(1, thread_name_prefix="labelwise-blocks"),
         ThreadPoolExecutor(COPIERS, thread_name_prefix="labelwise-copies"),
     )
 
     def moved(source: Source) -> Source:
-        return source if _is_there(source, place) else DeviceSource(source, place, *threads)
+        return source if _is_on_device(source, place) else DeviceSource(source, place, *threads)
 
     return {name: map_models(value, moved) for name, value in sources.items()}
 
 
 def join_tensors(sources: Sources, device: str) -> Sources:
     """All representations on the device of the tensors: arrays copied once, files streamed."""
-    place = _device(device)
+    place = _torch_device(device)
 
     def brought(source: Source) -> Source:
         if not (source.in_memory and source.is_numpy):
             return source
-        return ArraySource(_to_tensor(source.read(0, source.shape[0])).to(place))
+        return ArraySource(_convert_to_tensor(source.read(0, source.shape[0])).to(place))
 
     return move_to_device(
         {name: map_models(value, brought) for name, value in sources.items()}, device
     )
 
 
-def _to_tensor(rows: HostArray) -> torch.Tensor:
+def _convert_to_tensor(rows: HostArray) -> torch.Tensor:
     """Convert a host array to a tensor, without a copy if torch supports its layout."""
-    dtype = _find_dtype(rows)
+    dtype = _torch_dtype(rows)
     same = rows.dtype.isnative and rows.dtype.itemsize == dtype.itemsize
     if same and rows.flags.c_contiguous and rows.flags.writeable:
         return torch.from_numpy(rows)
     return _copy_rows(torch.empty(rows.shape, dtype=dtype), rows)
 
 
-def _device(name: str) -> torch.device:
+def _torch_device(name: str) -> torch.device:
     """Return the named device; a name without a number means the current device of its type."""
     try:
         place = torch.device(name)
@@ -80,7 +80,7 @@ def _device(name: str) -> torch.device:
         ) from error
 
 
-def _is_there(source: Source, place: torch.device) -> bool:
+def _is_on_device(source: Source, place: torch.device) -> bool:
     if not source.in_memory or not source.shape[0]:
         return False
     rows = source.read(0, 1)
@@ -138,7 +138,7 @@ class DeviceSource:
     def take(self, positions: Positions) -> Array:
         """Copy the rows at the given positions to the device."""
         rows = self._reader.submit(self._source.take, positions).result()
-        room = torch.empty(tuple(rows.shape), dtype=_find_dtype(rows))
+        room = torch.empty(tuple(rows.shape), dtype=_torch_dtype(rows))
         return _copy_rows(room, rows).to(self._device)
 
     def _take_prefetched(self, first: int, last: int) -> _Block:
@@ -160,7 +160,7 @@ class DeviceSource:
         buffer = self._buffers[turn]
         if buffer is None or len(buffer) < len(rows):
             pinned = self._stream is not None
-            buffer = torch.empty(tuple(rows.shape), dtype=_find_dtype(rows), pin_memory=pinned)
+            buffer = torch.empty(tuple(rows.shape), dtype=_torch_dtype(rows), pin_memory=pinned)
             self._buffers[turn] = buffer
         staged = self._copy_rows(buffer[: len(rows)], rows)
         with nullcontext() if self._stream is None else self._cuda.stream(self._stream):
@@ -181,7 +181,7 @@ class DeviceSource:
         return room
 
 
-def _find_dtype(rows: Array) -> torch.dtype:
+def _torch_dtype(rows: Array) -> torch.dtype:
     """Return the torch dtype of the rows; torch has no type wider than float64."""
     if isinstance(rows, torch.Tensor):
         return rows.dtype

@@ -116,12 +116,12 @@ class ColumnKind(NamedTuple):
     lengths: tuple[int | None, ...] = ()
 
 
-def find_kind(column_type: Arrow) -> ColumnKind:
+def find_column_kind(column_type: Arrow) -> ColumnKind:
     """What a column of an Arrow type holds."""
     from pyarrow import types
 
     lengths: list[int | None] = []
-    while _is_list(column_type):
+    while _is_list_column(column_type):
         fixed = types.is_fixed_size_list(column_type)
         lengths.append(column_type.list_size if fixed else None)
         column_type = column_type.value_type
@@ -131,14 +131,14 @@ def find_kind(column_type: Arrow) -> ColumnKind:
     return ColumnKind(np.dtype(column_type.to_pandas_dtype()), tuple(lengths))
 
 
-def _is_list(column_type: Arrow) -> bool:
+def _is_list_column(column_type: Arrow) -> bool:
     from pyarrow import types
 
     tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     return any(test(column_type) for test in tests)
 
 
-def find_columns(schema: Arrow, where: str, id_column: str = ID) -> list[str]:
+def list_columns(schema: Arrow, where: str, id_column: str = ID) -> list[str]:
     """The columns of a file without a pandas index, unless that is the id."""
     metadata = schema.pandas_metadata or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
@@ -149,12 +149,12 @@ def find_columns(schema: Arrow, where: str, id_column: str = ID) -> list[str]:
     return names
 
 
-def check_same_columns(tables: Sequence[ParquetTable], id_column: str = ID) -> ParquetTable:
+def check_parquet_columns(tables: Sequence[ParquetTable], id_column: str = ID) -> ParquetTable:
     """The first file with rows; files with rows and other columns or types are rejected."""
     first = next((table for table in tables if table.metadata.num_rows), tables[0])
-    expected = find_columns(first.schema, first.name, id_column)
+    expected = list_columns(first.schema, first.name, id_column)
     for table in tables:
-        columns = find_columns(table.schema, table.name, id_column)
+        columns = list_columns(table.schema, table.name, id_column)
         if columns != expected:
             raise BadInput(
                 f"{table.name} has the columns {', '.join(columns)} but {first.name} has "
@@ -162,7 +162,7 @@ def check_same_columns(tables: Sequence[ParquetTable], id_column: str = ID) -> P
             )
         for column in expected if table.metadata.num_rows else []:
             own, other = table.schema.field(column).type, first.schema.field(column).type
-            if not _are_compatible(find_kind(own), find_kind(other)):
+            if not _are_compatible_columns(find_column_kind(own), find_column_kind(other)):
                 raise BadInput(
                     f"column {column!r} of {table.name} is of type {own} but that of {first.name} "
                     f"of type {other}; save them with one type"
@@ -170,7 +170,7 @@ def check_same_columns(tables: Sequence[ParquetTable], id_column: str = ID) -> P
     return first
 
 
-def _are_compatible(one: ColumnKind, other: ColumnKind) -> bool:
+def _are_compatible_columns(one: ColumnKind, other: ColumnKind) -> bool:
     """Whether two columns have the same type; lists of variable length are checked row by row."""
     if one.dtype != other.dtype or len(one.lengths) != len(other.lengths):
         return False
@@ -203,10 +203,10 @@ class RowLayout:
         inner = math.prod(self.shape) if self.lists else 1
         for name, column in zip(self.columns, columns, strict=True):
             if column.null_count:
-                raise _make_missing_error(
-                    "number", first + _first_null(column) // inner, name, where
+                raise _make_missing_value_error(
+                    "number", first + _find_first_null(column) // inner, name, where
                 )
-        found = [_to_numpy(column) for column in columns]
+        found = [_convert_arrow_numbers(column) for column in columns]
         return [found[0].reshape(batch.num_rows, *self.shape)] if self.lists else found
 
     def _flatten_lists(self, lists: Arrow, first: int, where: str) -> Arrow:
@@ -214,9 +214,9 @@ class RowLayout:
         inner = 1  # lists of this depth per row
         for length in self.shape:
             if lists.null_count:
-                row = first + _first_null(lists) // inner
-                raise _make_missing_error("list", row, self.columns[0], where)
-            lengths, lists = _open_lists(lists)
+                row = first + _find_first_null(lists) // inner
+                raise _make_missing_value_error("list", row, self.columns[0], where)
+            lengths, lists = _open_arrow_lists(lists)
             wrong = np.flatnonzero(lengths != length)
             if len(wrong):
                 raise BadInput(
@@ -239,18 +239,18 @@ class RowLayout:
             table[:, number] = column[which]
 
 
-def _open_lists(lists: Arrow) -> tuple[HostArray, Arrow]:
+def _open_arrow_lists(lists: Arrow) -> tuple[HostArray, Arrow]:
     """The lengths of lists, and the entries of all of them, one after the other."""
     from pyarrow import types
 
     if types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         return np.full(len(lists), size), lists.values.slice(lists.offset * size, len(lists) * size)
-    offsets = _to_numpy(lists.offsets)
+    offsets = _convert_arrow_numbers(lists.offsets)
     return np.diff(offsets), lists.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
-def _to_numpy(column: Arrow) -> HostArray:
+def _convert_arrow_numbers(column: Arrow) -> HostArray:
     """The numbers of a column; Arrow's own conversion, for booleans only, imports pandas."""
     if str(column.type) == "bool":
         found: HostArray = column.to_numpy(zero_copy_only=False)
@@ -258,17 +258,17 @@ def _to_numpy(column: Arrow) -> HostArray:
     return np.from_dlpack(column)
 
 
-def _first_null(column: Arrow) -> int:
+def _find_first_null(column: Arrow) -> int:
     return int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
 
 
-def _make_missing_error(what: str, row: int, column: str, where: str) -> BadInput:
+def _make_missing_value_error(what: str, row: int, column: str, where: str) -> BadInput:
     return BadInput(
         f"row {row} of {where} has no {what} in column {column!r}; fill it in, or leave the row out"
     )
 
 
-def find_layout(
+def find_row_layout(
     schema: Arrow,
     where: str,
     find_lengths: Callable[[str], Sequence[int]],
@@ -281,12 +281,12 @@ def find_layout(
     ``find_lengths`` finds the lengths of a column's lists in its first rows; ``flat`` makes a row
     of one number column a number instead of a vector of one.
     """
-    columns = [name for name in find_columns(schema, where, id_column) if name != id_column]
+    columns = [name for name in list_columns(schema, where, id_column) if name != id_column]
     if not columns:
         raise BadInput(f"{where} has no column but {id_column}; {REMEDY}")
     types = {name: schema.field(name).type for name in columns}
-    kinds = {name: find_kind(column_type) for name, column_type in types.items()}
-    lists = [name for name in columns if _is_list(types[name])]
+    kinds = {name: find_column_kind(column_type) for name, column_type in types.items()}
+    lists = [name for name in columns if _is_list_column(types[name])]
     if lists and len(columns) > 1:
         other = next(name for name in columns if name != lists[0])
         raise BadInput(
@@ -389,12 +389,14 @@ class ParquetSource:
         """Open the files; only their metadata is read."""
         opener = import_pyarrow(f"reading {path.name}")[1].ParquetFile
         tables = [ParquetTable.read(partial(opener, one), one.name, str(one)) for one in paths]
-        self._hold(path.name, tables, name, id_column)
+        self._open_files(path.name, tables, name, id_column)
 
-    def _hold(self, where: str, tables: list[ParquetTable], name: str, id_column: str) -> None:
+    def _open_files(
+        self, where: str, tables: list[ParquetTable], name: str, id_column: str
+    ) -> None:
         """Read from files; ``where`` names them together in error messages."""
         self._where, self._name, self._id_column = where, name, id_column
-        self._schema = check_same_columns(tables, id_column).schema
+        self._schema = check_parquet_columns(tables, id_column).schema
         if id_column != ID and id_column not in self._schema.names:
             raise UnknownName(
                 f"{where} has no column {id_column!r} with ids; it has "
@@ -416,7 +418,7 @@ class ParquetSource:
         """The column of the ids: numbers or other keys; None without it."""
         if self._id_column not in self._schema.names:
             return None
-        dtype, lengths = find_kind(self._schema.field(self._id_column).type)
+        dtype, lengths = find_column_kind(self._schema.field(self._id_column).type)
         if dtype is None or lengths:
             found: list[Key] = []
             for group in self._groups:
@@ -436,13 +438,13 @@ class ParquetSource:
     def _layout(self) -> RowLayout:
         known = REPRESENTATIONS.get(self._name.split("[")[0])  # None for a learner's inputs
         flat = known is not None and len(known.axes) == 1
-        return find_layout(
+        return find_row_layout(
             self._schema, self._where, self._find_lengths, flat=flat, id_column=self._id_column
         )
 
     def _find_lengths(self, column: str) -> tuple[int, ...]:
         """The lengths of a column's lists at every depth, from the first that are not empty."""
-        depth = len(find_kind(self._schema.field(column).type).lengths)
+        depth = len(find_column_kind(self._schema.field(column).type).lengths)
         found: tuple[int, ...] = (0,) * depth
         for group in self._groups:
             batches = group.table.read_batches([column], PROBED_ROWS, [group.number], LEAST_BUFFER)
@@ -451,7 +453,7 @@ class ParquetSource:
                 batch = next(batches)
                 lists, lengths = batch.column(column), []
                 for _ in range(depth):
-                    own, lists = _open_lists(lists)
+                    own, lists = _open_arrow_lists(lists)
                     lengths.append(int(own[np.flatnonzero(own)[:1]].sum()))
                 found, seen = tuple(lengths), seen + batch.num_rows
                 if all(found):
@@ -492,7 +494,7 @@ class ParquetSource:
             return []
         group = largest.table.metadata.row_group(largest.number)
         every = [group.column(number) for number in range(group.num_columns)]
-        used = set(find_columns(self._schema, self._where, self._id_column)) - {self._id_column}
+        used = set(list_columns(self._schema, self._where, self._id_column)) - {self._id_column}
         return [c for c in every if {c.path_in_schema, c.path_in_schema.split(".")[0]} & used]
 
     @cached_property

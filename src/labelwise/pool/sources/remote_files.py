@@ -47,7 +47,7 @@ def is_remote(value: Given) -> bool:
 def open_remote(url: str, name: str) -> Source:
     """Open the URL of a .npy or .parquet file, of a folder of them, or a pattern."""
     id_column = getattr(url, "id_column", ID)
-    files, paths = _find_files(url, name)
+    files, paths = _find_remote_files(url, name)
     url = without_secret(url)
     kinds = {PurePosixPath(one).suffix for one in paths}
     if len(kinds) > 1 or not kinds <= set(KINDS):
@@ -58,9 +58,9 @@ def open_remote(url: str, name: str) -> Source:
     return parts[0] if len(parts) == 1 else JoinedSource(parts, [Path(one) for one in paths], name)
 
 
-def remote_facts(url: str, name: str) -> dict[str, JsonObject]:
+def describe_remote_files(url: str, name: str) -> dict[str, JsonObject]:
     """Return the size and version of every file of a URL, by path."""
-    files, paths = _find_files(url, name)
+    files, paths = _find_remote_files(url, name)
     facts = {}
     for path in paths:
         told = files.info(path)
@@ -69,12 +69,12 @@ def remote_facts(url: str, name: str) -> dict[str, JsonObject]:
     return facts
 
 
-def _find_files(url: str, name: str) -> tuple[FileSystem, list[str]]:
+def _find_remote_files(url: str, name: str) -> tuple[FileSystem, list[str]]:
     """Return the file system of a URL and the paths of its files; no file is an error."""
     files, path = _find_file_system(url, name)
     url = without_secret(url)
     try:
-        paths, deeper = _list_paths(files, path.rstrip("/"))
+        paths, deeper = _list_remote_paths(files, path.rstrip("/"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{name}: {url} cannot be reached ({first_line(error)})") from error
     if deeper is not None:
@@ -113,7 +113,7 @@ def _find_pyarrow_file_system(url: str) -> tuple[FileSystem, str] | None:
     return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
 
 
-def _list_paths(files: FileSystem, path: str) -> tuple[list[str], str | None]:
+def _list_remote_paths(files: FileSystem, path: str) -> tuple[list[str], str | None]:
     """Return the files of a path, and one file in a subfolder if there is any."""
     if "*" in path or "[" in path:  # a question mark starts the query of a URL
         return files.glob(path), None
@@ -144,7 +144,7 @@ def without_secret(url: str) -> str:
     return re.sub(SECRETS, r"\1...", re.sub("//[^/]*@", "//", url))
 
 
-def _shown_name(path: str) -> str:
+def _show_remote_name(path: str) -> str:
     return without_secret(PurePosixPath(path).name)
 
 
@@ -175,22 +175,22 @@ class RemoteNpySource:
         self.bytes_per_row = self._dtype.itemsize * math.prod(self.shape[1:])
         self.precision = precision(np.empty(0, dtype=self._dtype))
         size = files.info(path).get("size")  # some stores do not report it
-        self._check_end(self._find_offset(self.shape[0]) if size is None else size)
+        self._check_remote_end(self._find_offset(self.shape[0]) if size is None else size)
 
     def _find_offset(self, row: int) -> int:
         return int(self._offset) + row * self.bytes_per_row
 
-    def _check_end(self, size: int) -> None:
+    def _check_remote_end(self, size: int) -> None:
         if size < self._find_offset(self.shape[0]):
             raise BadInput(
-                f"{self._name} is cut off: {size} bytes of {_shown_name(self._path)} are "
+                f"{self._name} is cut off: {size} bytes of {_show_remote_name(self._path)} are "
                 f"there but {self._find_offset(self.shape[0])} belong to it; copy it again"
             )
 
-    def _parse_rows(self, content: bytes, first: int, last: int) -> HostArray:
+    def _parse_remote_rows(self, content: bytes, first: int, last: int) -> HostArray:
         """Convert bytes to rows; reject missing bytes of a file that became shorter."""
         if len(content) < (last - first) * self.bytes_per_row:
-            self._check_end(self._find_offset(first) + len(content))
+            self._check_remote_end(self._find_offset(first) + len(content))
         return np.frombuffer(content, dtype=self._dtype).reshape(-1, *self.shape[1:])
 
     def read(self, first: int, last: int) -> Array:
@@ -199,7 +199,7 @@ class RemoteNpySource:
         if last <= first:
             return np.empty((0, *self.shape[1:]), dtype=self._dtype)
         found = self._files.cat_file(self._path, self._find_offset(first), self._find_offset(last))
-        return self._parse_rows(found, first, last)
+        return self._parse_remote_rows(found, first, last)
 
     def take(self, positions: Positions) -> Array:
         """Return the rows at the given positions; close ones share one request."""
@@ -212,7 +212,7 @@ class RemoteNpySource:
         ends = [self._find_offset(int(run[-1]) + 1) for run in runs]
         found = self._files.cat_ranges([self._path] * len(runs), starts, ends)
         rows = [
-            self._parse_rows(some, int(run[0]), int(run[-1]) + 1)[run - run[0]]
+            self._parse_remote_rows(some, int(run[0]), int(run[-1]) + 1)[run - run[0]]
             for some, run in zip(found, runs, strict=True)
         ]
         return np.concatenate(rows)[back]
@@ -234,7 +234,7 @@ class RemoteParquetSource(ParquetSource):
             return library.ParquetFile(file, **options)
 
         tables = [
-            ParquetTable.read(partial(opened, one), _shown_name(one), f"{name}: {url}")
+            ParquetTable.read(partial(opened, one), _show_remote_name(one), f"{name}: {url}")
             for one in paths
         ]
-        self._hold(PurePosixPath(url).name or url, tables, name, id_column)
+        self._open_files(PurePosixPath(url).name or url, tables, name, id_column)

@@ -143,7 +143,7 @@ class NpySource:
     def __init__(self, path: Path, name: str) -> None:
         """Read the header; reject a file that is not an array or holds objects."""
         try:
-            check_magic(path)
+            check_npy_magic(path)
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
             if min(whole.shape, default=0) < 0:
                 raise ValueError(f"its header states the shape {whole.shape}")
@@ -178,7 +178,7 @@ class NpySource:
         return self.read(first, int(positions.max()) + 1)[positions - first]
 
 
-def check_magic(path: Path) -> None:
+def check_npy_magic(path: Path) -> None:
     """Reject a file that does not start like a .npy file: NumPy would take it for a pickle."""
     with path.open("rb") as file:
         if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
