@@ -189,7 +189,7 @@ def write_table(path, **columns):
         (["-b", "301"], "budget is 301 but only 300 unlabelled items are left"),
         (["-b", "298", "--labelled", "done.txt"], "budget is 298 but only 297 unlabelled items"),
         (["-b", "-3"], "budget must be a whole number of items, 0 or more; got -3"),
-        (["-b", "9", "--option", "p=-1"], "p must be a positive number; got -1"),
+        (["-b", "9", "--option", "p=-1"], "p must be a number above 0; got -1"),
         (["-b", "9", "--resume", "g.npy"], "resume must be a folder; g.npy is a file"),
         (["-b", "9", "--resume", ""], "resume must be the name of a folder; got ''"),
         (["-b", "9", "--resume", "."], ". holds other files and no selection to continue"),

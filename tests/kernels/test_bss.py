@@ -543,5 +543,5 @@ def test_a_distribution_is_what_the_weighted_draws_represent(options):
     assert low - 1e-9 <= values[0] and values[-1] <= high + 1e-9
     even = randomized_bss(pool, **options, distribution=np.ones(200), seed=1)
     assert even[0].tolist() == randomized_bss(pool, **options, seed=1)[0].tolist()
-    with pytest.raises(BadInput, match="one number per row of V"):
+    with pytest.raises(BadInput, match="one number per row"):
         randomized_bss(pool, **options, distribution=masses[1:], seed=1)

@@ -293,12 +293,12 @@ def test_too_few_rounds_are_an_error_that_says_how_far_it_came():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"p": 0}, "p must be a positive number; got 0"),
-        ({"p": np.inf}, "p must be a positive number; got inf"),
-        ({"p": "2"}, "p must be a positive number; got '2'"),
-        ({"p": 1, "tol": 0}, "tol must be a positive number; got 0"),
-        ({"p": 1, "max_iterations": 0}, "max_iterations must be at least 1; got 0"),
-        ({"p": 1, "damping": -1}, "damping must be positive; got -1"),
+        ({"p": 0}, "p must be a number above 0; got 0"),
+        ({"p": np.inf}, "p must be a number above 0; got inf"),
+        ({"p": "2"}, "p must be a number above 0; got '2'"),
+        ({"p": 1, "tol": 0}, "tol must be a number above 0; got 0"),
+        ({"p": 1, "max_iterations": 0}, "max_iterations must be a whole number, 1 or more; got 0"),
+        ({"p": 1, "damping": -1}, "damping must be a number above 0; got -1"),
     ],
 )
 def test_the_wrong_options_are_refused(options, message):

@@ -137,5 +137,5 @@ def test_refuses_labels_that_are_no_classes_of_the_labelled_items(labels, words)
 def test_refuses_settings_that_make_no_sense():
     with pytest.raises(BadInput, match="pseudo must be one of argmax, sample; got 'max'"):
         PseudoLabels("max").check()
-    with pytest.raises(BadInput, match="bias must be true or false; got 'yes'"):
+    with pytest.raises(BadInput, match="bias must be True or False; got 'yes'"):
         PseudoLabels(bias="yes").check()

@@ -128,7 +128,7 @@ def test_shares_grow_evenly_between_whole_items():
         ([np.ones((3, 1)), np.ones((4, 1))], {}, r"\[3, 4\] rows"),
         (np.ones((0, 2)), {}, "the pool has no items"),
         (np.ones((3, 1)), {"error": 2.0}, "error must be"),
-        (np.ones((3, 1)), {"p": 0.0}, "p must be a positive number"),
+        (np.ones((3, 1)), {"p": 0.0}, "p must be a number above 0"),
         (np.ones((3, 1)), {"ridge": 0.0}, "ridge must be a positive number"),
         (np.array([[1.0], [np.nan]]), {}, "item 1 holds NaN"),
     ],

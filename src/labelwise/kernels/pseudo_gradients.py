@@ -32,6 +32,7 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_boolean, check_choice
 from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.rows import Rows
@@ -51,10 +52,8 @@ class PseudoLabels(NamedTuple):
 
     def check(self) -> "PseudoLabels":
         """Reject invalid values."""
-        if self.kind not in KINDS:
-            raise BadInput(f"pseudo must be one of {', '.join(KINDS)}; got {self.kind!r}")
-        if not isinstance(self.bias, bool | np.bool_):
-            raise BadInput(f"bias must be true or false; got {self.bias!r}")
+        check_choice("pseudo", self.kind, KINDS)
+        check_boolean("bias", self.bias)
         return self
 
 

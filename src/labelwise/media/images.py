@@ -206,26 +206,23 @@ def make_thumbnail_url(path: Path) -> str | None:
     Images are encoded again, so metadata such as the place where a photo was taken is removed.
     Tiny images are enlarged without blurring.
     """
+    side = THUMBNAIL_SIDE
     try:
-        with ignore_pillow_warnings():
-            return _encode_thumbnail(path)
-    except (OSError, ValueError, SyntaxError, MissingDependency):
+        pillow = _import_pillow()
+    except MissingDependency:
         return None
-
-
-def _encode_thumbnail(path: Path) -> str | None:
-    pillow = _import_pillow()
-    side, filters = THUMBNAIL_SIDE, pillow.Image.Resampling
+    bomb = pillow.Image.DecompressionBombError
     try:
-        with pillow.Image.open(path) as opened:
+        with ignore_pillow_warnings(), pillow.Image.open(path) as opened:
             opened.draft("RGB", (2 * side, 2 * side))
             flat = _convert_to_bytes(pillow.ImageOps.exif_transpose(opened), "RGB")
-    except pillow.Image.DecompressionBombError:
+    except (OSError, ValueError, SyntaxError, bomb):
         return None
     tiny = max(flat.size) <= TINY_SIDE
     if tiny:
         times = side // 2 // max(flat.size) or 1
-        flat = flat.resize([times * length for length in flat.size], filters.NEAREST)
+        nearest = pillow.Image.Resampling.NEAREST
+        flat = flat.resize([times * length for length in flat.size], nearest)
     flat.thumbnail((side, side))
     file, kind = io.BytesIO(), "png" if tiny else "jpeg"
     flat.save(file, kind, quality=82)  # PNG ignores the quality

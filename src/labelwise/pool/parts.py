@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Ids, to_numpy
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
-from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Shard, open_shards
+from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, open_shards
 from labelwise.pool.ids import IdIndex, RowNumbers
 from labelwise.pool.representations import open_source
 from labelwise.pool.rows import ArrayDict, Rows, copy_to_host, join_rows, map_models
@@ -129,7 +129,10 @@ class PoolPart:
         A learner computes the representations ``names``; consecutive ``pieces`` of rows replace
         ``values``.
         """
-        values = self.values if not pieces else _join_part_pieces(pieces)
+        values = self.values
+        if pieces:  # the ids of the items are known already
+            values = join_rows([copy_to_host(piece) for piece in pieces])
+            values.pop("id", None)
         if learner is not None:
             values = self._represent_inputs(learner, values)
         ids = IdIndex(RowNumbers(self.first, self.last) if self.ids is None else self.ids)
@@ -154,13 +157,6 @@ class PoolPart:
         step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
         blocks = [source.read(first, first + step) for first in range(0, max(count, 1), step)]
         return join_rows([copy_to_host(learner.represent(block, self.names)) for block in blocks])
-
-
-def _join_part_pieces(pieces: Sequence[Rows]) -> ArrayDict:
-    """Concatenate pieces; the id column is left out."""
-    return join_rows(
-        [{k: v for k, v in copy_to_host(piece).items() if k != "id"} for piece in pieces]
-    )
 
 
 def cut_part(
@@ -278,7 +274,8 @@ class PartWorker:
         function, arguments = _load_worker_payload(payload)
         shards = self._parts[key].shards
         result = getattr(shards, kind)(function, *arguments)
-        remembers = any(shards.map(_remembers))  # whether any block keeps state until the next call
+        # Whether any block keeps state until the next call.
+        remembers = any(shards.map(lambda shard: bool(shard.state)))
         return result, remembers, time.process_time() - begin
 
     def _pack_result(self, function: Callable[[], object], key: int = -1) -> Answer:
@@ -315,10 +312,6 @@ class PartWorker:
 
         head = self._dumps(value, protocol=5, buffer_callback=keep)
         return (head, large) if large else head
-
-
-def _remembers(shard: Shard) -> bool:
-    return bool(shard.state)
 
 
 def _load_worker_payload(payload: bytes) -> Any:

@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from mmap import ALLOCATIONGRANULARITY, mmap
+from mmap import mmap
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
@@ -363,30 +363,15 @@ def _describe_representation(value: Given, source: Source, name: str) -> JsonObj
     facts: JsonObject = {"shape": source.shape, "precision": source.precision}
     if is_remote(value):
         return facts | {"files": describe_remote_files(value, name)}
-    if isinstance(value, np.memmap):
-        # A read-only map has the content of its file.
-        exists = value.filename is not None and Path(value.filename).exists()
-        if exists and value.mode == "r" and isinstance(_find_pages(value), mmap):
-            return facts | _describe_map(value)
+    if isinstance(value, np.memmap) and value.mode == "r" and isinstance(value.base, mmap):
+        # A whole read-only map has the content of its file.
+        if value.filename is not None and Path(value.filename).exists():
+            place = {"offset": value.offset, "strides": value.strides, "type": value.dtype.str}
+            return facts | _describe_source_files([Path(value.filename)]) | place
     if is_array(value):
         return facts | {"sum": _checksum_rows(source)}
     path = Path(value)
     return facts | _describe_source_files([path] if path.is_file() else find_row_files(path, name))
-
-
-def _describe_map(rows: Array) -> JsonObject:
-    """The file of a map, and the place of its numbers in the file."""
-    begin = rows.offset - rows.offset % ALLOCATIONGRANULARITY  # pages start at multiples of it
-    into = rows.ctypes.data - np.frombuffer(_find_pages(rows), dtype=np.uint8).ctypes.data
-    place = {"offset": begin + into, "strides": rows.strides, "type": rows.dtype.str}
-    return _describe_source_files([Path(str(rows.filename))]) | place
-
-
-def _find_pages(rows: Array) -> Array | mmap:
-    """The buffer of an array and of all arrays that it is a view of."""
-    while isinstance(rows, np.ndarray):
-        rows = rows.base
-    return rows
 
 
 def _checksum_rows(source: Source) -> int:

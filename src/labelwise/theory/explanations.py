@@ -22,6 +22,7 @@ from labelwise.files import to_json
 from labelwise.kernels.distance.embedding import Factored, weighted_sum
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
+from labelwise.pool.ids import IdIndex
 from labelwise.pool.rows import Rows, read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds
@@ -414,15 +415,12 @@ def _split_pool_labels(
     given = np.asarray(to_numpy(labels) if hasattr(labels, "shape") else labels)
     class_counts(given)  # rejects anything but a list of classes
     given = given.astype(np.int64)
-    ids = shards.ids
-    if len(given) == len(ids):
-        order = np.argsort(ids, kind="stable")
-        found = order[np.minimum(np.searchsorted(ids, picks.ids, sorter=order), len(ids) - 1)]
-        return given[found], given
+    if len(given) == len(shards):
+        return given[IdIndex(shards.ids).find_positions(picks.ids)], given
     if len(given) == len(picks):
         return given, None
     raise BadInput(
-        f"there are {len(given)} labels; give {len(ids)}, one per item of the pool, or "
+        f"there are {len(given)} labels; give {len(shards)}, one per item of the pool, or "
         f"{len(picks)}, one per pick in the order of the picks"
     )
 

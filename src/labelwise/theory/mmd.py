@@ -27,6 +27,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids
 from labelwise.errors import BadInput
+from labelwise.pool.ids import IdIndex
 from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_tangent_kernel
 from labelwise.theory.pool import (
@@ -101,7 +102,8 @@ def pool_mmd(
     if len(ids) < 2 or np.count_nonzero(weights) < 2:
         raise BadInput("MMD compares pairs; give 2 picks or more with a weight above zero")
     if kernel is not None:
-        return _kernel_mmd(check_tangent_kernel(kernel), _positions(shards.ids, ids), weights)
+        positions = IdIndex(shards.ids).find_positions(ids)
+        return _kernel_mmd(check_tangent_kernel(kernel), positions, weights)
     read = make_model_reader(model)
     pool = sum_pool_moments(shards, read)
     if not np.isfinite(pool.squares):
@@ -132,11 +134,6 @@ def _kernel_mmd(theta: Floats, chosen: Ids, weights: Floats) -> Discrepancy:
     centred = theta - theta.mean(axis=0) - theta.mean(axis=1)[:, None] + theta.mean()
     spread = _estimate_mmd_spread(float(np.vdot(centred, centred)) / n**2, weights, n)
     return Discrepancy(float(shared + others - 2 * cross), float(own.mean()), spread)
-
-
-def _positions(ids: Ids, chosen: Ids) -> Ids:
-    order = np.argsort(ids, kind="stable")
-    return order[np.searchsorted(ids, chosen, sorter=order)]
 
 
 def _sum_pick_pairs(weights: Floats) -> float:

@@ -50,14 +50,6 @@ def count_models(shards: Shards) -> int:
     return len(features) if isinstance(features, list | tuple) else 1
 
 
-def check_distribution(distribution: Array, n: int) -> Floats:
-    """Probabilities ``(n,)`` of the items, all above 0, scaled to mean 1."""
-    masses = np.asarray(to_numpy(distribution), dtype=np.float64)
-    if masses.shape != (n,) or not (np.isfinite(masses) & (masses > 0)).all():
-        raise BadInput(f"distribution must be {n} positive numbers; got shape {masses.shape}")
-    return np.asarray(masses / masses.mean())
-
-
 class WeightedPicks(NamedTuple):
     """Picks with their weights; unweighted picks get n / b each."""
 

@@ -41,6 +41,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput
+from labelwise.kernels.linear.bss import scale_distribution
 from labelwise.kernels.linear.leverage import RowReader, Whitening, compute_leverage, whiten
 from labelwise.kernels.linear.row_chunks import iterate_row_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
@@ -50,7 +51,6 @@ from labelwise.theory.pool import (
     Features,
     WeightedPicks,
     as_feature_shards,
-    check_distribution,
     check_weighted_picks,
     make_model_reader,
     read_picked_rows,
@@ -144,7 +144,7 @@ def weighted_spectrum(
 
 def _scale_rows(shards: Shards, read: RowReader, distribution: Array) -> LocalShards:
     """All rows multiplied by ``sqrt(n D_i)``, so that plain sums are sums under ``D``."""
-    masses = check_distribution(distribution, len(shards))
+    masses = scale_distribution(distribution, len(shards))
     rows = read_picked_rows(shards, shards.ids, read)
     return LocalShards.of(features=rows * np.sqrt(masses)[:, None])
 

@@ -67,15 +67,10 @@ Embedding = Array  # An array ``(n, d)`` or a `Factored`
 Read = Callable[[Rows], Embedding]  # Makes the embedding of a block's rows
 
 
-def read_factored(rows: Rows) -> Factored:
-    """The rows ``a_i x h_i`` of two representations ``a`` and ``h``."""
-    return Factored(rows["a"], rows["h"])
-
-
 def split_embedding(rows: Embedding) -> tuple[ArrayDict, Read]:
     """Representations of a block, and the function that rebuilds the embedding from them."""
     if isinstance(rows, Factored):
-        return {"a": rows.a, "h": rows.h}, read_factored
+        return {"a": rows.a, "h": rows.h}, lambda parts: Factored(parts["a"], parts["h"])
     return {"features": rows}, read_features
 
 

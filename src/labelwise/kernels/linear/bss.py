@@ -33,7 +33,6 @@ FOCS 2015.
 import warnings
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -129,7 +128,9 @@ def randomized_bss(
     """
     masses = None
     if distribution is not None:
-        masses = _check_row_distribution(distribution, V)
+        if not is_array(V):
+            raise BadInput("distribution is one number per row of an array V; got shards")
+        masses = scale_distribution(distribution, len(V))
         # Rows scaled by sqrt(n D) have plain sums that are those under D.
         V = np.asarray(to_numpy(V), dtype=np.float64) * np.sqrt(masses)[:, None]
     shards = as_shards(V, "V")
@@ -149,11 +150,11 @@ def randomized_bss(
     return draws.ids, weights, {**draws.info, "counts": draws.counts.tolist()}
 
 
-def _check_row_distribution(distribution: Any, V: Any) -> Floats:
-    """Probabilities of the rows of an array, scaled to mean 1."""
+def scale_distribution(distribution: ArrayLike, n: int) -> Floats:
+    """Probabilities ``(n,)`` of the rows of an array, scaled to mean 1."""
     masses = np.asarray(to_numpy(distribution), dtype=np.float64)
-    if not is_array(V) or masses.shape != tuple(V.shape[:1]):
-        raise BadInput(f"distribution must be one number per row of V; got shape {masses.shape}")
+    if masses.shape != (n,):
+        raise BadInput(f"distribution must be one number per row; got shape {masses.shape}")
     if not (np.isfinite(masses) & (masses >= 0)).all() or not masses.any():
         raise BadInput("distribution must be finite and not negative, with a positive number")
     return np.asarray(masses / masses.mean())

@@ -23,7 +23,6 @@ derived here.
 """
 
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput, NotConverged
+from labelwise.kernels.checks import check_integer, check_positive, is_number
 from labelwise.kernels.linear.leverage import (
     RowReader,
     Whitening,
@@ -71,14 +71,13 @@ class LewisSettings:
     damping: float | None = None  # the first theta; ``4 / (p + 2)`` if None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.p, Real) and 0 < self.p < np.inf):
-            raise BadInput(f"p must be a positive number; got {self.p!r}")
-        if not (isinstance(self.tol, Real) and self.tol > 0):
-            raise BadInput(f"tol must be a positive number; got {self.tol!r}")
-        if self.max_iterations < 1:
-            raise BadInput(f"max_iterations must be at least 1; got {self.max_iterations}")
-        if self.damping is not None and not self.damping > 0:
-            raise BadInput(f"damping must be positive; got {self.damping}")
+        check_positive("p", self.p)
+        check_positive("tol", self.tol)
+        check_integer("max_iterations", self.max_iterations, 1)
+        if self.damping is not None:
+            check_positive("damping", self.damping)
+        if self.rtol is not None and not is_number(self.rtol):
+            raise BadInput(f"rtol must be a number; got {self.rtol!r}")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from labelwise.arrays import Array, device, float64, namespace, row_dots
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_choice, check_positive
 from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import apply_scale
@@ -48,10 +49,8 @@ class LabelLaw(NamedTuple):
 
     def check(self) -> "LabelLaw":
         """Reject values out of range."""
-        if self.kind not in LAWS:
-            raise BadInput(f"label_law must be one of {', '.join(LAWS)}; got {self.kind!r}")
-        if not 0 < self.temperature < float("inf"):
-            raise BadInput(f"temperature must be a number above 0; got {self.temperature}")
+        check_choice("label_law", self.kind, LAWS)
+        check_positive("temperature", self.temperature)
         if not 0 <= self.rho <= 1:
             raise BadInput(f"rho must be from 0 to 1; got {self.rho}")
         return self

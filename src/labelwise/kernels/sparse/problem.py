@@ -34,6 +34,7 @@ from labelwise.arrays import Array, Floats, Ids, bring, comparable, largest, nam
 from labelwise.arrays import workplace as find_row_placement
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import Json
+from labelwise.kernels.checks import check_choice
 from labelwise.kernels.distance.embedding import Factored, squared_norms, weighted_sum
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import binary_exponent, find_scale
@@ -72,9 +73,7 @@ class ObjectiveTerms(NamedTuple):
                 raise BadInput(f"{name} must be 0 or more; got {value}")
         if self.alpha is not None and self.relative_alpha is not None:
             raise BadInput("alpha and relative_alpha say the same thing; give one of them")
-        if self.sigma_scale not in SIGMA_SCALES:
-            choices = ", ".join(SIGMA_SCALES)
-            raise BadInput(f"sigma_scale must be one of {choices}; got {self.sigma_scale!r}")
+        check_choice("sigma_scale", self.sigma_scale, SIGMA_SCALES)
         return self
 
 
