@@ -1,10 +1,8 @@
 r"""BAIT: pick the batch that minimizes the expected error over the pool, by Fisher information.
 
-The Fisher information of the last layer at item :math:`i` is :math:`V_i^\top V_i`, where
-:math:`V_i` has the rows :math:`\sqrt{p_c} (e_c - p) \otimes h_i`, so that
-:math:`V_i^\top V_i = (\mathrm{diag}\, p - p p^\top) \otimes h_i h_i^\top`; for regression
-:math:`V_i = h_i^\top`. With :math:`F` its mean over all items including labelled ones, the batch
-minimizes :math:`\mathrm{tr}(M^{-1} F)`, where
+The Fisher information of the last layer at item :math:`i` is :math:`V_i^\top V_i`
+(`kernels.information.fisher`). With :math:`F` its mean over all items including labelled ones, the
+batch minimizes :math:`\mathrm{tr}(M^{-1} F)`, where
 
 .. math:: M = \lambda I + \frac{m}{m + b} F_L + \frac{b}{m + b} \sum_{i \in S} V_i^\top V_i
 
@@ -15,14 +13,11 @@ the one that lowers the trace most, by
 
 then ``b`` are removed, each the one that raises it least (the same with a minus).
 
-:math:`V_i` is never formed. Each candidate keeps :math:`V M^{-1} V^\top` and
-:math:`V M^{-1} F M^{-1} V^\top`, ``K x K`` each, and a pick changes :math:`M^{-1}` by a matrix of
-rank ``K``, so that an update costs ``d K^2`` instead of ``d^2 K^2`` per candidate. Both fall as
-items are added, by a factor up to :math:`(|h|^2 / \lambda)^2`, and lose digits. They are recomputed
-once four digits are lost; a ridge for which that is not enough is rejected.
-
-Features of more than ``directions`` columns are projected first to the directions in which they
-have the largest mean square, and ``d`` is their number from then on.
+Each candidate keeps two ``K x K`` matrices, so that an update costs ``d K^2`` instead of
+``d^2 K^2``. Both fall as items are added, by a factor up to :math:`(|h|^2 / \lambda)^2`, and lose
+digits. They are recomputed once four digits are lost; a ridge for which that is not enough is
+rejected. Features of more than ``directions`` columns are projected first to the directions in
+which they have the largest mean square, and ``d`` is their number from then on.
 
 Cost: ``O(n d^2 K^2)`` once, then ``O(n d K^2)`` and ``O((K d)^2 K)`` per step. Memory: four
 ``K d x K d`` matrices and ``2 K^2`` numbers per candidate, and ``d + K`` more if features are

@@ -1,11 +1,7 @@
 r"""Active learning by learning (ALBL): draw one of several strategies, which chooses the batch.
 
-The strategies are the *arms* of a bandit. In every round one arm is drawn, with the probability
-
-.. math:: p_a = (1 - N p_{\min}) \frac{w_a}{\sum_{a'} w_{a'}} + p_{\min} ,
-
-and chooses the whole batch. Arms after which the model does well gain weight
-(`labelwise.kernels.bandit`).
+The strategies are the *arms* of a bandit. In every round one arm is drawn and chooses the whole
+batch; arms after which the model does well gain weight (`labelwise.kernels.bandit`).
 
 A strategy is stateless, so the past is an option: ``rounds`` lists earlier draws and their rewards.
 One round of a campaign is
@@ -24,11 +20,10 @@ One round of a campaign is
 >>> rounds.append({"arm": picks.info["arm"], "probability": picks.info["probability"],
 ...                "reward": reward})
 
-and the next call gets these ``rounds``. The drawn arm depends on the seed and the number of past
-rounds.
+and the next call gets these ``rounds``.
 
-Cost: that of the arm, and one pass that validates all rows, including those that only other arms
-read: whether a pool is rejected must not depend on the draw.
+Cost: that of the arm, and one pass that validates all rows: whether a pool is rejected must not
+depend on the draw.
 
 Reference: W.-N. Hsu, H.-T. Lin, "Active Learning by Learning", AAAI 2015; one draw per batch as in
 Ash et al., "Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.

@@ -6,14 +6,11 @@ Greedy on the mutual information of the members and all labels of the batch. Wit
 .. math:: I(y_i; m \mid y_A) = I(y_A, y_i; m) - I(y_A; m) .
 
 All label configurations of the picks are listed while there are at most ``configurations`` of
-them, :math:`K^{|A|}`; after that, as many are drawn from the members, the same for all candidates,
-and the gain is an estimate (`kernels.information.mutual_information`).
+them, :math:`K^{|A|}`; after that, as many are drawn from the members, the same for all candidates.
 
-Most candidates never need their gain: by Jensen's inequality, merging configurations into a few
-hundred groups gives an upper bound. Only candidates whose bound reaches the best gain are computed
-in full, in float32, and dropped as soon as the computed part and the bound of the rest fall below
-it; those within rounding are computed again in float64. The result is that of computing all gains;
-equal gains are ordered by BALD, then by id.
+Merging configurations into a few hundred groups gives an upper bound of every gain, by Jensen's
+inequality. Only candidates whose bound reaches the best gain are computed in full, in float32;
+those within rounding are computed again in float64. Equal gains are ordered by BALD, then by id.
 
 No batch tells more than :math:`\log M` nats. Once a pick adds less than a ten-thousandth of the
 first gain, the rest of the batch is picked by BALD, with a warning.

@@ -10,12 +10,10 @@ Frank-Wolfe brings :math:`L_w = \sum_n w_n L_n` close to :math:`L = \sum_n L_n`:
 :math:`\sigma_n = (|L_n|^2 + 10^{-6})^{1/2}` and :math:`\sigma = \sum_n \sigma_n`, it steps to the
 item :math:`f` with the highest :math:`\langle L - L_w, L_n \rangle / \sigma_n`, as far towards
 :math:`(\sigma / \sigma_f) L_f` as brings it closest to :math:`L`, until ``b`` different items were
-stepped on. Stepping on an item again moves its weight. The weight :math:`w_n` is the number of pool
-items that a pick represents.
+stepped on. The weight :math:`w_n` is the number of pool items that a pick represents.
 
-If nothing is left to approximate, or Frank-Wolfe has stepped on picked items more than
-``2 b + 100`` times, steps go to the best of the items not picked yet, even with weight 0. A warning
-and ``info`` give their number.
+If nothing is left to approximate, or after more than ``2 b + 100`` steps on picked items, steps go
+to the best of the items not picked yet, even with weight 0, with a warning.
 
 Cost: one pass to compute the vectors, ``O(n J K)``, kept as ``n x J`` float64; then one product
 with them per step, ``O(n J)``.

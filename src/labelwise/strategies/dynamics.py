@@ -2,7 +2,7 @@ r"""DynamicAL: pick the items that would speed up training most.
 
 Under gradient flow the summed training loss falls at the rate :math:`G(S) = \lVert g_S \rVert^2`,
 with :math:`g_S = \sum_{s \in S} \nabla \ell_s` over the labelled items. One more item :math:`u`,
-with its pseudo-label, changes that rate by exactly
+with its pseudo-label, changes that rate by
 
 .. math:: G(S + u) - G(S) = \lVert g_u \rVert^2 + 2 \, g_u \cdot g_S .
 
@@ -11,24 +11,21 @@ The score is :math:`\lVert g_u \rVert^2 + \gamma \, g_u \cdot g_S`; ``gamma`` is
 :math:`g_S` is near 0, and all but the last are nearly equal.
 
 *Whole network*: ``gradient_norms`` (:math:`\lVert g_u \rVert^2`) and ``gradient_products``
-(:math:`g_u \cdot g_S`, with the sum over the labelled items, not their mean), from a learner. With
-``gradient_sketch`` in place of the norms, random projections :math:`s_u` of these gradients, norms
-and products of two items are estimated by those of the sketches; ``redundancy`` needs them.
+(:math:`g_u \cdot g_S`, with the sum over the labelled items), from a learner; or
+``gradient_sketch``, random projections of the gradients, in place of the norms.
 
-*Last layer*: ``features`` and ``probabilities``. Then :math:`g_u = (p_u - e_{\hat y_u}) h_u^\top`
-and :math:`g_S = \sum_s (p_s - e_{y_s}) h_s^\top`, for which the labelled items' ``labels`` are
-needed. For a model that is one linear layer this is the whole network.
+*Last layer*: ``features`` and ``probabilities`` (`labelwise.kernels.pseudo_gradients`); the
+labelled items' ``labels`` are needed for :math:`g_S`.
 
-*Regression* (loss :math:`\frac{1}{2} |f - y|^2`): ``features`` and a list of ``outputs``. A model's
-own prediction as pseudo-label has a zero gradient, so the first array of the list is the prediction
-:math:`f` of the model to be trained, and the mean of the others (an ensemble, dropout, earlier
-epochs) is the pseudo-label. (The paper treats the squared error in its theory only.)
+*Regression* (loss :math:`\frac{1}{2} |f - y|^2`): ``features`` and a list of ``outputs``, first the
+prediction :math:`f` of the model to be trained, then others (an ensemble, dropout, earlier epochs)
+whose mean is the pseudo-label: the gradient at the model's own prediction is zero.
 
 *Redundancy.* The best :math:`b` scores may point the same way. With ``redundancy`` the batch is
 picked in steps, and after each step every score changes by ``coef`` :math:`g_u \cdot g_Q`, with
-:math:`g_Q` the mean (or sum) of the step's gradients. A negative ``coef`` is a penalty: it keeps
-the batch diverse, but no longer approximates :math:`G`, which rewards repeated directions. The
-exact greedy maximisation of :math:`G` is the opposite: ``step=1, coef=2, normalize="sum"``.
+:math:`g_Q` the mean (or sum) of the step's gradients. A negative ``coef`` keeps the batch diverse,
+but no longer approximates :math:`G`. The exact greedy maximisation of :math:`G` is the opposite:
+``step=1, coef=2, normalize="sum"``.
 
 >>> import labelwise
 >>> features = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])

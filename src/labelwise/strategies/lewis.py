@@ -7,16 +7,11 @@ With :math:`w_i(U^j)` the :math:`\ell_p` Lewis weight of item :math:`i` in the f
 
 ``sampling="with_replacement"`` draws until ``budget`` items are distinct. Item :math:`i`, drawn
 :math:`c_i` times out of :math:`m`, weighs :math:`c_i / (m p_i)`, so that the weighted sum of any
-loss over the picks estimates its sum over the pool for every p: the factor
-:math:`(m p_i)^{-1/p}` of the theory is inside a p-th power. Stopping at ``budget`` distinct
-items makes these weights too large on average: little in large pools, by several percent for 5 of
-12 items, and by more where few items have most of the probability. ``sampling="poisson"``, which
-has no such bias, keeps each item independently with
-probability :math:`\pi_i = \min(1, \beta t_i)` and weighs it :math:`1/\pi_i`; the number of picks
-is then random and ``budget`` on average.
-
-A least-squares (or :math:`\ell_p`) fit of every model's last layer on the weighted picks is then
-close to the fit on the whole pool. A budget of the whole pool returns every item with weight 1.
+loss over the picks estimates its sum over the pool. Stopping at ``budget`` distinct items makes
+these weights too large on average, by several percent where few items have most of the probability.
+``sampling="poisson"``, which has no such bias, keeps each item independently with probability
+:math:`\pi_i = \min(1, \beta t_i)` and weighs it :math:`1/\pi_i`; the number of picks is then random
+and ``budget`` on average. A budget of the whole pool returns every item with weight 1.
 
 Cost: two passes per model for p = 2, one more per round of the iteration otherwise (about 15 for
 p = 1 or 3), ``O(n d^2)`` each, and ``O(n)`` for the draw. Memory: two numbers per item at most, in

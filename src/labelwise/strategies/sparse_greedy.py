@@ -7,14 +7,14 @@ next pick is
 
 .. math:: \arg\max_j \; \alpha \sigma_j^2 - 2 \tau \, \Phi_j \cdot R
 
-(``gain="linear"``), or the item whose best weight lowers the objective most (``"exact"``). The
-pick gets its best weight, and all weights are then de-biased: one exact gradient step on the
-picked set, negative weights set to 0. At the end, ``polish`` finds the best weights of the set.
+(``gain="linear"``), or the item whose best weight lowers the objective most (``"exact"``). It gets
+its best weight, and all weights are then de-biased: one exact gradient step on the picked set,
+negative weights set to 0. At the end, ``polish`` finds the best weights of the set.
 
 The vectors are last-layer gradients under a label law other than the model's own softmax: at
 ``temperature`` 1 they vanish, and only the variances decide. With ``member_probabilities`` alone
-they are the members' losses. The defaults of ``alpha`` and ``beta`` are the paper's and depend on
-the scale of the features; ``relative_alpha`` does not.
+they are the members' losses. The defaults of ``alpha`` and ``beta`` depend on the scale of the
+features; ``relative_alpha`` does not.
 
 Cost: one pass over the features per pick, or an update from the products with the picks while
 these fit in memory (`kernels.sparse.greedy`), and :math:`O(b^2)` on the host.

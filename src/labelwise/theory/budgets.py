@@ -1,12 +1,10 @@
 r"""Label budgets: number of labels that a method needs for a given error.
 
 The error :math:`\epsilon` is relative: the expected excess error on the pool of a least-squares fit
-to the weighted picks is at most :math:`\epsilon` times the smallest possible error,
-:math:`E \lVert \tilde f - f^* \rVert^2 \le \epsilon \, E |y - f^*|^2`.
+to the weighted picks is at most :math:`\epsilon` times the smallest possible error.
 
-*Randomized BSS* on features of rank ``d``, with :math:`\gamma = \min(\sqrt\epsilon / 3, 0.1165)`
-(0.1165 keeps all eigenvalues in [3/4, 5/4]), ends after about
-:math:`1.56\, d (1 - \gamma^2) / \gamma^2` draws.
+*Randomized BSS* on features of rank ``d``, with :math:`\gamma = \min(\sqrt\epsilon / 3, 0.1165)`,
+ends after about :math:`1.56\, d (1 - \gamma^2) / \gamma^2` draws.
 
 *Lewis draws* with :math:`T = \sum_i \max_j w_i(U^j)`. For p = 2 two conditions suffice for every
 model: :math:`m \ge 2 T / \epsilon` limits the weight of a single draw, and
@@ -15,20 +13,14 @@ Chernoff bound). For every p the analysis of the paper requires
 
 .. math:: m = \epsilon^{-4}\, T\, d^{\max(p/2 - 1, 0)} \log^2 d \, \log(d T / \epsilon) ,
 
-and an improved analysis requires :math:`\epsilon^{-2}` instead of :math:`\epsilon^{-4}`. Both
-guarantee a constant multiple of the smallest error plus the error term. Their constants are unknown
-and set to 1; logarithms are at least 1.
+and an improved analysis :math:`\epsilon^{-2}` instead of :math:`\epsilon^{-4}`. Their constants are
+unknown and set to 1; logarithms are at least 1.
 
-*Rule of thumb*: :math:`T / \epsilon`. On noisy linear data the measured excess error is about ``d``
-divided by the number of labels, far below these bounds; several models replace ``d`` by ``T``.
+*Rule of thumb*: :math:`T / \epsilon`, as measured on noisy linear data; far below these bounds.
 
-*Pool size*: the pool must represent the distribution it was drawn from. With
-:math:`K = \sup_i n \tau_i`, :math:`\tau` the leverage, the bound requires
-:math:`K \log d + K / \epsilon` items; with the constants of the matrix Chernoff bound,
-:math:`\max(K \log(20 d) / 0.0289, 2 K / \epsilon)`.
-
-All budgets except the rule of thumb are upper bounds, some with measured or
-unknown constants.
+*Pool size*: with :math:`K = \sup_i n \tau_i`, :math:`\tau` the leverage, a pool represents its
+distribution if it has :math:`K \log d + K / \epsilon` items; with the constants of the matrix
+Chernoff bound, :math:`\max(K \log(20 d) / 0.0289, 2 K / \epsilon)`.
 
 References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019;
 "Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Theorem 4.1, Lemmas 5.8, 5.9;

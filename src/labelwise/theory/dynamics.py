@@ -9,20 +9,16 @@ network), with :math:`f` the outputs and :math:`Y` the targets,
     G_{MSE} = \operatorname{Tr}\,(f - Y)^\top \Theta (f - Y) , \qquad
     A = \operatorname{Tr}\, Y^\top \Theta Y .
 
-The alignment :math:`A` is :math:`G_{MSE}` of a network whose outputs are zero.
-
-A batch :math:`Q` is picked as if its items did not interact. The approximation ratio measures the
-error of that:
+The alignment :math:`A` is :math:`G_{MSE}` of a network whose outputs are zero. A batch :math:`Q` is
+picked as if its items did not interact; the approximation ratio measures the error of that:
 
 .. math::
     R = \frac{\sum_{u \in Q} \Delta(u | S)}{\Delta(Q | S)} , \quad
     \Delta(u | S) = |g_u|^2 + 2 g_u \cdot g_S , \quad
     \Delta(Q | S) = |g_Q|^2 + 2 g_Q \cdot g_S .
 
-`dynamics_agreement` compares how both rank random batches :math:`Q` together with a labelled set
-:math:`S`: Kendall's correlation of :math:`G_{MSE}(S \cup Q)` and :math:`A(S \cup Q)` is the share
-of pairs of batches that both order alike minus the share that they order differently. Both are
-equal for a network with zero outputs, so it shows how much of that agreement training leaves.
+`dynamics_agreement` is Kendall's correlation of :math:`G_{MSE}(S \cup Q)` and :math:`A(S \cup Q)`
+over random batches :math:`Q`: it shows how much of their agreement training leaves.
 
 Kronecker rows (`labelwise.kernels.Factored`) represent last-layer gradients without multiplying
 them out: ``O(n K d)``.

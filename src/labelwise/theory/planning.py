@@ -1,19 +1,16 @@
 r"""Properties of a pool's features, and the labels it needs, computed before any labelling.
 
-For every model ``j`` with features :math:`U^j` of rank :math:`r_j`:
+For every model ``j`` with features :math:`U^j`:
 
 * the effective dimension :math:`\sum_i s_i^2 / (s_i^2 + \lambda)` over the singular values
-  :math:`s_i`, equal to the sum of the ridge leverage scores; :math:`\lambda` is a fraction of the
-  mean :math:`s_i^2`;
+  :math:`s_i`, the sum of the ridge leverage scores;
 * the condition number :math:`K = \sup_i n \tau_i` with :math:`\tau` the leverage: the largest ratio
-  of the maximum square to the mean square of a linear prediction. It lies between the rank (equal
-  leverage) and n (one item alone spans a direction);
+  of the maximum square to the mean square of a linear prediction, from the rank to n;
 * the concentration of the leverage: the share of the top 1 % and 10 % of the items, and the
   effective number of items :math:`(\sum \tau)^2 / \sum \tau^2`.
 
 For all models together: :math:`T = \sum_i \max_j w_i(U^j)` of the first, first two, ... models with
-its bound :math:`\min(\sum_j r_j, n)`, the label budgets (`label_budgets`) and the pool size
-(`pool_size`).
+its bound, the label budgets (`label_budgets`) and the pool size (`pool_size`).
 
 Cost: three passes per model for p = 2, ``O(n d^2)``; about 15 more passes for another p. Memory:
 ``O(n)`` plus one block of rows.

@@ -1,30 +1,24 @@
 r"""Spectrum and distortion of the weighted picks relative to the pool.
 
 With :math:`T` such that the columns of :math:`V = A T` are orthonormal over the pool, the matrix
-
-.. math:: S = \sum_{i \in \text{picks}} w_i \, v_i v_i^\top
-
-is the identity if every item is picked with weight 1. Its smallest and largest eigenvalue bound the
-ratio of the picks' energy to the pool's energy in every direction :math:`x`:
+:math:`S = \sum_{i \in \text{picks}} w_i \, v_i v_i^\top` is the identity if every item is picked
+with weight 1. Its extreme eigenvalues bound the ratio of the picks' energy to the pool's:
 
 .. math:: \lambda_{\min} \le \frac{\sum_{\text{picks}} w_i (a_i \cdot x)^2}
     {\sum_{\text{pool}} (a_i \cdot x)^2} \le \lambda_{\max} .
 
 If all eigenvalues lie in [3/4, 5/4], a weighted least-squares fit on the picks is close to the fit
-on the pool.
+on the pool. Under a distribution :math:`D` of the items, sums over the pool become
+:math:`n \sum_i D_i`.
 
-The items may have a distribution :math:`D` other than the uniform one: sums over the pool become
-:math:`n \sum_i D_i`, and the weights of the picks sum to about ``n`` as before.
-
-The *distortion* is the range over all directions of the same ratio with :math:`|a_i \cdot x|^p`
-instead of squares. For p = 2 it is given by the extreme eigenvalues. For other p the problem is not
-convex: gradient steps on the logarithm of the ratio in whitened coordinates improve many directions
-at once, from the extreme eigenvectors, the items with the largest leverage or weight, and random
-directions. The result is a lower bound on the true distortion.
+The *distortion* is the range of the same ratio with :math:`|a_i \cdot x|^p`. For p = 2 it is given
+by the extreme eigenvalues. For other p gradient steps on the logarithm of the ratio improve many
+directions at once, from the extreme eigenvectors, the items with the largest leverage or weight,
+and random directions. The result is a lower bound on the true distortion.
 
 A basis :math:`v_1, \dots, v_r` is :math:`\rho`-nearly orthonormal under :math:`D` if
 :math:`E_D[v_i^2] = 1` and :math:`|E_D[v_i v_j]| \le \rho`. By Gershgorin's theorem its Gram matrix
-has eigenvalues in :math:`1 \pm (r - 1) \rho`, so only :math:`\rho r \ll 1` is informative.
+has eigenvalues in :math:`1 \pm (r - 1) \rho`.
 
 Cost: one or two passes over the pool, ``O(n d^2)``; for the distortion with p other than 2 one pass
 per round, ``O(n d s)`` for ``s`` directions.

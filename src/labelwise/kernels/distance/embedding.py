@@ -2,19 +2,15 @@ r"""Rows to measure: arrays or Kronecker factors, moved such that distances keep
 
 *Factors.* The gradient of the loss of item :math:`i` with respect to a last linear layer is the
 outer product of the residual :math:`a_i = p_i - e_y` (K numbers) and the layer's input :math:`h_i`
-(d numbers). Norms, products and distances of rows :math:`g_i = a_i \otimes h_i` need only their
-factors:
+(d numbers). Norms, products and distances of rows :math:`g_i = a_i \otimes h_i` need only these:
 
 .. math::
     \lVert g_i \rVert^2 = |a_i|^2 |h_i|^2 , \qquad g_i \cdot g_j = (a_i \cdot a_j)(h_i \cdot h_j) .
 
-Plain arrays ``(n, d)`` go through the same functions.
-
-*Moves.* :math:`|x - y|^2 = |x|^2 + |y|^2 - 2 \, x \cdot y` is computed by matrix products, but
-cancels when the norms are much larger than the distance, and overflows or underflows for extreme
-numbers. Distances are invariant under a shift of all rows. If a sample of a few rows shows that it
-is worth a copy of every block, the sample mean is subtracted from all rows and they are multiplied
-by a power of two (`kernels.scaling`).
+*Moves.* :math:`|x - y|^2 = |x|^2 + |y|^2 - 2 \, x \cdot y` cancels when the norms are much larger
+than the distance, and overflows or underflows for extreme numbers. If a sample of a few rows shows
+that it is worth a copy of every block, the sample mean is subtracted from all rows and they are
+multiplied by a power of two (`kernels.scaling`).
 
 Cost: norms take ``O(n (K + d))``, products and distances to ``b`` rows ``O(n b (K + d))``.
 """

@@ -1,13 +1,11 @@
 r"""Exact k-means++ seeding that does not measure every row for every pick.
 
 Each pick is drawn with probability proportional to :math:`D_i^2`, the squared distance to the
-nearest center so far. :math:`D_i^2` only falls, so an old value is an upper bound. Every item has a
-Poisson clock that rings at the rate of its old :math:`D_i^2`; when it rings, the item is measured
-against the centers added since and accepted with probability (:math:`D_i^2` now) / (old value). The
-thinned clocks ring at the rate :math:`D_i^2` now, so the next accepted ring is a draw from the
-k-means++ law. An item that rang is known exactly, so its clock continues at its current
-:math:`D_i^2`. All rows are measured again, with one matrix product, only when that is cheaper than
-the expected rejected rings.
+nearest center so far, which only falls. Every item has a Poisson clock that rings at the rate of an
+old :math:`D_i^2`; when it rings, the item is measured against the centers added since and accepted
+with probability (:math:`D_i^2` now) / (old value). The thinned clocks ring at the rate
+:math:`D_i^2` now, so the next accepted ring is a draw from the k-means++ law. All rows are measured
+again, with one matrix product, only when that is cheaper than the expected rejected rings.
 
 The clocks are functions of (seed, epoch, item id): the picks depend neither on the order nor on the
 split of the rows.

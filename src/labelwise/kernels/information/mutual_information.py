@@ -10,15 +10,9 @@ item :math:`i` then has the conditional mutual information
         - \sum_m u_{sm} H(p_{im}) \Big] ,
 
 with :math:`H` the entropy of class probabilities. Without picks there is one outcome with
-:math:`u_m = 1/M`, and :math:`I_i` is BALD's score, which is also the mean divergence
-:math:`\frac{1}{M} \sum_m KL(p_{im} \Vert \bar p_i)` of the members from their mean.
-
-With all outcomes listed, :math:`\sum_s \omega_s u_{sm} = 1/M` and the second term is the mean of
-the members' entropies. With drawn outcomes that holds only on average. Weighting the entropies by
-the same outcomes keeps every :math:`I_i` non-negative and reduces the standard deviation of the
+:math:`u_m = 1/M`, and :math:`I_i` is BALD's score. Weighting the members' entropies by the same
+drawn outcomes keeps every :math:`I_i` non-negative and reduces the standard deviation of the
 difference of two items to between a third and two thirds.
-
-No batch has more than :math:`\log M` nats: then every :math:`u` is 0 or 1.
 
 Cost: ``O(n S M K)`` for ``n`` items and ``S`` outcomes, in matrix products.
 

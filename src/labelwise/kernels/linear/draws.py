@@ -1,21 +1,18 @@
 r"""Random draws of items in which every random number belongs to an item.
 
 `draw_until_distinct` draws with replacement, item :math:`i` with probability :math:`p_i`, until
-``k`` distinct items have occurred. Drawing one by one takes very long when the last of them is
-rare. Instead every item gets a Poisson clock of rate :math:`p_i`: the sequence of rings of all
-clocks has the same law as the sequence of draws. The first ring of item :math:`i` is at
-:math:`t_i = e_i / p_i` with :math:`e_i` a unit exponential; the ``k`` smallest are the items, and
-with :math:`t^*` the largest of those, item :math:`i` has rung
+``k`` distinct items have occurred. Every item gets a Poisson clock of rate :math:`p_i`; the order
+of all rings has the same law as the sequence of draws. The first ring of item :math:`i`
+is at :math:`t_i = e_i / p_i` with :math:`e_i` a unit exponential; the ``k`` smallest are the items,
+and with :math:`t^*` the largest of those, item :math:`i` has rung
 :math:`1 + \mathrm{Poisson}(p_i (t^* - t_i))` times by then. The law is exact.
-
-Cost: ``O(n)`` and a sort of ``k`` numbers, for any probabilities.
 
 A Poisson draw keeps each item independently with probability :math:`\min(1, \beta t_i)`, where
 :math:`\beta` makes ``k`` the expected number of items.
 
-Both process one block at a time (`first_rings`; `find_heaviest_weights`,
-`keep_poisson_items`) and join the few items that matter, so that weights may stay with their
-blocks.
+Both process one block at a time and join the few items that matter.
+
+Cost: ``O(n)`` and a sort of ``k`` numbers, for any probabilities.
 
 Reference: P. Efraimidis, P. Spirakis, "Weighted Random Sampling with a Reservoir", Information
 Processing Letters 97, 2006 (the smallest :math:`e_i / p_i`).

@@ -10,8 +10,7 @@ scaled to unit length before the rank is determined.
 
 :math:`T` comes from the Gram matrix, summed over blocks in float64, if its eigenvalues show that
 this is accurate. Squaring loses half of the digits, so otherwise a second pass computes a QR
-factorization of one block after the other. All sums stay on the device of the rows; on a GPU the
-host waits for two small results and the scores.
+factorization of one block after the other. All sums stay on the device of the rows.
 
 Cost: two passes over the rows, ``O(n d^2)``, and ``O(d^2)`` memory in addition to a chunk of rows.
 

@@ -2,18 +2,15 @@
 
 Score strategies: the highest scores are merged block by block.
 
-Greedy strategies pick in one of three ways, with equal results.
+Greedy strategies pick in one of three ways, with equal results:
 
-*One at a time*: every block proposes its best item, the best proposal is picked, every block counts
-it. One pass over the rows per pick.
-
-*In batches*, for strategies whose scores only fall (`GreedyStrategy.bounded`): an old score is an
-upper bound. Blocks update only the rows with the highest bounds and propose them
-(`kernels.loop.block_scores`); proposals are picked for as long as the best one certainly beats
-every row that was not proposed. Most rows are never touched again.
-
-*Ahead*, on a GPU: the strategy makes many picks on the device and says how many are certain
-(`GreedyStrategy.ahead`).
+* *one at a time*: every block proposes its best item, the best proposal is picked, and every block
+  counts it, one pass over the rows per pick;
+* *in batches*, for strategies whose scores only fall (`GreedyStrategy.bounded`): blocks update only
+  the rows with the highest bounds and propose them (`kernels.loop.block_scores`); proposals are
+  picked for as long as the best one certainly beats every row that was not proposed;
+* *ahead*, on a GPU: the strategy makes many picks on the device and says how many are certain
+  (`GreedyStrategy.ahead`).
 
 Scores that rounding cannot tell apart are ties, and the smaller id wins.
 """

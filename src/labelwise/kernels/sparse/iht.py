@@ -5,12 +5,9 @@ From a sparse point ``z``: step along the gradient of :math:`f_1` over all ``n``
 continue from ``z`` with momentum. The best iterate is returned.
 
 All iterates are sparse; only the gradient has ``n`` entries. One pass computes it and, from the
-same rows while they are in cache, its image :math:`\Phi g` for the line search. Passes use float64,
-so that rounding does not decide which items are kept.
-
-Sums, step lengths and iterates stay on the device of the rows: on a GPU an iteration never waits
-for the host, and for rows that stay there, iterations are recorded as a CUDA graph and replayed
-(`labelwise.kernels.loop.scan`). Convergence is checked every `REPLAYED` iterations.
+same rows, its image :math:`\Phi g` for the line search. Passes use float64, so that rounding does
+not decide which items are kept. On a GPU an iteration never waits for the host; for rows that stay
+there, iterations are recorded as a CUDA graph (`labelwise.kernels.loop.scan`).
 
 Cost: ``O(n K d)`` per iteration, one pass over the features; memory ``O(n)`` in addition to the
 rows.

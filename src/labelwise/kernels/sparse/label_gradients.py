@@ -1,6 +1,6 @@
 r"""Mean and spread of the gradients of items whose labels are unknown.
 
-With :math:`q_i` the assumed law of the label of item :math:`i`, every gradient :math:`g_i(y)` has
+With :math:`q_i` the assumed law of the label of item :math:`i`, its gradients :math:`g_i(y)` have
 the mean :math:`\bar\varphi_i = E_{y \sim q_i}[g_i(y)]` and the deviation
 :math:`\sigma_i = E_{y \sim q_i} \lVert g_i(y) - \bar\varphi_i \rVert`.
 
@@ -11,12 +11,9 @@ the mean :math:`\bar\varphi_i = E_{y \sim q_i}[g_i(y)]` and the deviation
     \sigma_i = |h_i| \sum_y q_{iy} \sqrt{|q_i|^2 - 2 q_{iy} + 1} .
 
 For :math:`q = p` every mean is zero, so :math:`q` is the softmax at another temperature or the
-smoothed prediction.
-
-*Log-likelihoods under m members*: :math:`g_i(y)` holds the members' losses at label :math:`y`,
-centered over the members and divided by :math:`\sqrt m`; :math:`q_i` is the members' mean.
-
-Both are Kronecker rows (`kernels.distance.embedding`); the first factor of the second kind is 1.
+smoothed prediction. *Log-likelihoods under m members*: :math:`g_i(y)` holds the members' losses at
+label :math:`y`, centered over the members and divided by :math:`\sqrt m`; :math:`q_i` is the
+members' mean. Both are Kronecker rows (`kernels.distance.embedding`).
 
 Cost: one pass, ``O(n (K + d))``, in float64 chunks.
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
