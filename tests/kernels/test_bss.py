@@ -526,7 +526,6 @@ def test_the_matrix_may_be_decomposed_elsewhere():
         np.testing.assert_allclose(others_bounds, bounds, rtol=1e-9)
         here.add(row, 0.3 / values[0])
         there.add(row, 0.3 / values[0])
-    assert there.renewals == here.renewals > 3
     np.testing.assert_allclose(there.matrix(), here.matrix(), rtol=1e-9)
 
 

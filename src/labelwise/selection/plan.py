@@ -7,7 +7,6 @@ few of the pool's own blocks and multiplying them once, times the passes.
 
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,13 +14,13 @@ from pathlib import Path
 
 from labelwise.arrays import Array, float64, namespace, to_numpy
 from labelwise.display import format_duration
-from labelwise.errors import BadInput, LabelwiseError
+from labelwise.errors import BadInput
 from labelwise.pool.blocks import BLOCK_BYTES, LEAST_ROW, BlockRows, rows_per_block
 from labelwise.pool.ids import RowNumbers
 from labelwise.pool.representations import flatten_sources, open_sources
 from labelwise.pool.sources.source import Sources, Values
 from labelwise.strategies import strategies
-from labelwise.strategy import Cost, Job, ScoreStrategy, Strategy
+from labelwise.strategy import Cost, Job, Strategy
 
 BLOCKS_AT_ONCE = 6
 """A visit needs this many times the memory of a block, for the block and its results."""
@@ -227,22 +226,12 @@ def check_plan_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
     if plan.least_memory <= limit:
         return
     what = f": it keeps {plan.cost.holds}" if plan.cost.holds else ""
-    ways = ["raise memory"]
-    # Fewer items fit, if a strategy that keeps little preselects them.
-    per_item = plan.cost.item_bytes - plan.cost.state_bytes
-    least = min(plan.least_memory, sys.float_info.max)  # infinite with an infinite option
-    few = int((limit - least) / max(per_item, 1)) + plan.items
-    if few >= max(plan.budget, 1):
-        leading_digit = few // 10 ** (len(str(few)) - 1) * 10 ** (len(str(few)) - 1)
-        count = max(leading_digit, plan.budget)
-        small = [s for s in strategies().values() if isinstance(s, ScoreStrategy) or not s.needs]
-        if by := [s.name for s in small if _fits_memory(s, count, limit, given)]:
-            ways.insert(0, f"preselect {count:,} items with {' or '.join(by)} and give it those")
-    if others := _find_smaller_strategies(plan, limit, given):
-        ways.insert(0, f"use {' or '.join(others)}, which does not")
+    others = _find_smaller_strategies(plan, limit, given)
+    way = f"use {' or '.join(others)}, which does not, or " if others else ""
     raise BadInput(
         f"{plan.strategy} would take about {format_size(plan.least_memory)} of memory for "
-        f"{plan.items:,} items but {format_size(limit)} may be used{what}; {', or '.join(ways)}"
+        f"{plan.items:,} items but {format_size(limit)} may be used{what}; {way}give it fewer "
+        "items, or raise memory"
     )
 
 
@@ -261,15 +250,6 @@ def _find_smaller_strategies(plan: SelectionPlan, limit: float, given: Values) -
             if other and not other.cost.holds and other.least_memory <= limit:
                 found.append((-len(shared), other.cost.expected, name))
     return [name for *_, name in sorted(found)[:2]]
-
-
-def _fits_memory(strategy: Strategy, budget: int, limit: float, given: Values) -> bool:
-    """Whether a strategy works with the given representations within the limit."""
-    try:
-        other = plan_selection(strategy, given, budget)
-    except LabelwiseError:  # it needs another representation
-        return False
-    return other is not None and other.least_memory <= limit
 
 
 def find_free_memory() -> int:

@@ -268,8 +268,6 @@ class Candidates:
         self._times = self._start_candidate_clocks()
         self._turn, self._end = 1, 0.0
         self._queue = self._fetch_candidates()
-        self._rotated: Floats = np.empty(0)
-        self._era: tuple[Barriers, int] | None = None
 
     def _start_candidate_clocks(self) -> Floats:
         """Time of every item's first ring, ``(n,)``; infinite without leverage."""
@@ -321,13 +319,9 @@ class Candidates:
         while True:
             ids, noise, rows = self._queue
             if not len(ids):
-                self._queue, self._era = self._fetch_candidates(), None
+                self._queue = self._fetch_candidates()
                 continue
-            if self._era != (barriers, barriers.renewals):
-                self._rotated = barriers.rotate_rows(rows)  # once for several rounds
-                self._era = barriers, barriers.renewals
-            tried = self._rotated[len(self._rotated) - len(rows) :][:TRIED]
-            values, bounds = barriers.evaluate_rotated(tried)
+            values, bounds = barriers.forms(rows[:TRIED])
             accepted = np.flatnonzero(noise[:TRIED] * bounds < values)
             # Candidates after the accepted one were not judged and stay in the queue.
             used = int(accepted[0]) + 1 if len(accepted) else len(values)
@@ -341,12 +335,11 @@ class Barriers:
 
     Attributes:
         potential: ``tr E``.
-        renewals: number of decompositions of ``B``.
     """
 
     def __init__(self, dimension: int, gamma: float, placement: Array | None = None) -> None:
         """Start from ``B = 0``, decomposed on the device of ``placement`` (the host if None)."""
-        self.gamma, self.renewals = gamma, 0
+        self.gamma = gamma
         self._placement = np.empty(0) if placement is None else placement
         self.upper = 2 * dimension / gamma
         self.lower = -self.upper
@@ -355,7 +348,7 @@ class Barriers:
 
     def _decompose_barrier_matrix(self, matrix: Floats) -> None:
         """Decompose ``B`` and start a new list of draws."""
-        self._known, self.renewals = matrix, self.renewals + 1
+        self._known = matrix
         here = bring(matrix, self._placement)
         self._values, self._vectors = map(to_numpy, namespace(here).linalg.eigh(here))
         self._draws = np.empty((self._capacity, len(matrix)))
@@ -397,14 +390,7 @@ class Barriers:
 
     def forms(self, rows: Floats) -> tuple[Floats, Floats]:
         """``v^T E v`` for every row of ``(m, r)``, and the bound ``a |v|^2`` on it."""
-        return self.evaluate_rotated(self.rotate_rows(rows))
-
-    def rotate_rows(self, rows: Floats) -> Floats:
-        """Rows in the basis of the last decomposition, ``(m, r)``."""
-        return np.asarray(rows @ self._vectors)
-
-    def evaluate_rotated(self, rotated: Floats) -> tuple[Floats, Floats]:
-        """`forms` of rows from `rotate_rows` since the last decomposition."""
+        rotated = rows @ self._vectors
         squares = rotated**2
         values = squares @ self._diagonal + self._above.forms(rotated) - self._below.forms(rotated)
         return values, self._bound * squares.sum(axis=1)
