@@ -254,8 +254,8 @@ def _belongs_to_selection(folder: Path, facts: Mapping[str, Json]) -> bool:
     if before != given:
         place, old, new = _find_difference(before, given)
         raise BadInput(
-            f"{folder} holds another selection: its {place} is {_shorten_fact(old)}, now it is "
-            f"{_shorten_fact(new)}; delete the folder, or give another one"
+            f"{folder} holds another selection: its {place} is {old!s:.80}, now it is {new!s:.80}; "
+            "delete the folder, or give another one"
         )
     return True
 
@@ -287,11 +287,6 @@ def _find_difference(before: Json, given: Json) -> tuple[str, Json, Json]:
     name = next(name for name in {**before, **given} if before.get(name) != given.get(name))
     rest, old, new = _find_difference(before.get(name), given.get(name))
     return ", ".join(filter(None, [str(name), rest])), old, new
-
-
-def _shorten_fact(value: Json) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:60]}..."
 
 
 def count_resumable_results(folder: Path) -> int:

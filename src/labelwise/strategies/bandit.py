@@ -116,9 +116,8 @@ def check_bandit_job(job: Job) -> None:
         delta=options["delta"],
     )
     for arm in arms.values():
-        sets = (arm.needs, *arm.or_needs)
-        if not any(set(names) <= set(job.shapes) for names in sets):
-            wanted = ", or ".join(" and ".join(names) for names in sets)
+        if not any(set(names) <= set(job.shapes) for names in arm.input_sets):
+            wanted = ", or ".join(" and ".join(names) for names in arm.input_sets)
             given = " and ".join(job.shapes)
             raise BadInput(f"bandit's arm {arm.name} needs {wanted}; got {given}")
         if arm.check is not None:
@@ -194,7 +193,7 @@ class BanditStrategy(PassStrategy):
 
 def _join_arm_needs(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
     """All sets of representations that serve every arm, without duplicates."""
-    sets = itertools.product(*((arm.needs, *arm.or_needs) for arm in arms))
+    sets = itertools.product(*(arm.input_sets for arm in arms))
     unions = [tuple(dict.fromkeys(itertools.chain(*names))) for names in sets]
     return list(dict.fromkeys(unions))
 

@@ -30,13 +30,13 @@ from labelwise.arrays import (
     float64,
     like,
     namespace,
-    row_noise,
     squared_norms,
     to_numpy,
 )
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_integer, check_positive
 from labelwise.kernels.distance.gaussian import kernel_sums, median_distance
+from labelwise.kernels.distance.similarity import choose_by_hash
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import apply_scale, scale_near_one
 from labelwise.pool.blocks import Shards
@@ -104,10 +104,7 @@ def check_herding_job(job: Job) -> None:
 
 def draw_features(shards: Shards, count: int, seed: int, stream: int) -> Floats:
     """Features of ``count`` items drawn uniformly (or of all), in the order of their ids."""
-    ids = np.sort(shards.ids)
-    if count < len(ids):
-        noise = row_noise(seed, ids, stream)
-        ids = np.sort(ids[np.argpartition(noise, count - 1)[:count]])
+    ids = choose_by_hash(shards.ids, count, stream, seed=seed)
     return to_numpy(float64(shards.rows(ids)["features"]))
 
 

@@ -206,12 +206,12 @@ def to_levels(similarities: Array, out: HostArray | None = None) -> Array:
     return levels
 
 
-def choose_by_hash(ids: Ids, count: int, *stream: int) -> Ids:
-    """The ``count`` items of smallest `row_noise` for seed 0 (or all), in the order of ids."""
+def choose_by_hash(ids: Ids, count: int, *stream: int, seed: int = 0) -> Ids:
+    """The ``count`` items of smallest `row_noise` (or all), in the order of ids."""
     ids = np.sort(ids)
     if count >= len(ids):
         return ids
-    noise = row_noise(0, ids, *stream)
+    noise = row_noise(seed, ids, *stream)
     return np.sort(ids[np.lexsort((ids, noise))[:count]])
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from labelwise.arrays import Array, device, float64, namespace, row_dots
 from labelwise.errors import BadInput
+from labelwise.kernels.calibration import softmax
 from labelwise.kernels.checks import check_choice, check_positive
 from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
@@ -85,18 +86,13 @@ def compute_label_laws(rows: Rows, law: LabelLaw) -> tuple[Array, Array]:
     """Predicted and assumed class probabilities, both ``(n, K)`` float64."""
     if "logits" in rows:
         logits = float64(rows["logits"])
-        predicted, assumed = _softmax_logits(logits), _softmax_logits(logits / law.temperature)
+        predicted, assumed = softmax(logits), softmax(logits / law.temperature)
     else:
         predicted = _normalize_probabilities(float64(rows["probabilities"]))
         assumed = _normalize_probabilities(predicted ** (1 / law.temperature))
     if law.kind == "label_smoothing":
         assumed = (1 - law.rho) * predicted + law.rho / predicted.shape[1]
     return predicted, assumed
-
-
-def _softmax_logits(logits: Array) -> Array:
-    xp = namespace(logits)
-    return _normalize_probabilities(xp.exp(logits - xp.max(logits, axis=1, keepdims=True)))
 
 
 def _normalize_probabilities(masses: Array) -> Array:

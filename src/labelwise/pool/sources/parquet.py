@@ -227,17 +227,6 @@ class RowLayout:
             inner *= length
         return lists
 
-    def write_rows(
-        self, out: HostArray, numbers: Sequence[HostArray], which: Positions | slice
-    ) -> None:
-        """Write some of the rows that `read_numbers` returned to ``out``, ``(rows, *shape)``."""
-        if self.lists:
-            out[...] = numbers[0][which]
-            return
-        table = out.reshape(len(out), len(self.columns))
-        for number, column in enumerate(numbers):
-            table[:, number] = column[which]
-
 
 def _open_arrow_lists(lists: Arrow) -> tuple[HostArray, Arrow]:
     """The lengths of lists, and the entries of all of them, one after the other."""
@@ -333,7 +322,12 @@ class BatchReader:
 
     def write_rows(self, out: HostArray, which: Positions | slice) -> None:
         """Write rows of the batch to ``out``, by a slice or by numbers from its first row."""
-        self._layout.write_rows(out, self._numbers, which)
+        if self._layout.lists:
+            out[...] = self._numbers[0][which]
+            return
+        table = out.reshape(len(out), len(self._layout.columns))
+        for number, column in enumerate(self._numbers):
+            table[:, number] = column[which]
 
 
 class ReaderCache:
