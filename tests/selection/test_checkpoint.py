@@ -298,7 +298,7 @@ def test_another_part_of_a_map_is_another_pool(tmp_path):
 
     with pytest.raises(Interrupted):
         labelwise.select("design", 4, features=whole[:30], resume=tmp_path / "on", progress=stop)
-    with pytest.raises(BadInput, match=r"its pool, features, 1, offset is \d+, now it is \d+"):
+    with pytest.raises(BadInput, match=r"its pool, features, 1, sum is \d+, now it is \d+"):
         labelwise.select("design", 4, features=whole[30:], resume=tmp_path / "on")
 
 
