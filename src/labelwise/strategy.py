@@ -259,7 +259,7 @@ class Strategy(ABC):
         Raises:
             BadInput: none is, or one is a list that it cannot read.
         """
-        for names in self.input_sets:
+        for names in (self.needs, *self.or_needs):
             if all(name in given for name in names):
                 break
         else:

@@ -1,12 +1,13 @@
 """Blocks of rows that count how often they are read."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.rows import Rows, StoredRows, cut_rows, find_row_extent, take_rows
+from labelwise.pool.rows import Rows, StoredRows, cut_rows, take_rows
 
 
 class CountedRows(StoredRows):
@@ -31,7 +32,11 @@ class CountedRows(StoredRows):
 
     @property
     def extent(self) -> tuple[int, int, bool]:
-        return find_row_extent(self._rows)
+        if isinstance(self._rows, StoredRows):
+            return self._rows.extent
+        arrays = list(self._rows.values())
+        width = sum(math.prod(array.shape[1:]) for array in arrays)
+        return len(arrays[0]), width, all(isinstance(array, np.ndarray) for array in arrays)
 
     def cut(self, ranges: Sequence[slice]) -> list[Rows]:
         self.read = True

@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -173,21 +173,22 @@ class LocalShards:
 
     def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
-        return list(self._visit_blocks(function, arguments))
+        results = []
+        for shard in self._shards:
+            results.append(function(shard, *arguments))
+            if self._spill is not None:
+                self._spill.settle(shard.state)
+        return results
 
     def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The results of `map` added up; tuples are added field by field."""
-        results = self._visit_blocks(function, arguments)
-        return cast(T, reduce(add_block_results, results) if self._shards else None)
-
-    def _visit_blocks(
-        self, function: Callable[..., T], arguments: tuple[object, ...]
-    ) -> Iterator[T]:
+        total: T | None = None
         for shard in self._shards:
-            result = function(shard, *arguments)
+            part = function(shard, *arguments)
             if self._spill is not None:
                 self._spill.settle(shard.state)
-            yield result
+            total = part if total is None else add_block_results(total, part)
+        return cast(T, total)  # None without blocks
 
     def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""

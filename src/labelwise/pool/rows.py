@@ -60,7 +60,12 @@ def take_rows(rows: Rows, positions: Positions) -> ArrayDict:
     """The rows at the given positions by representation; a `StoredRows` reads only those."""
     if isinstance(rows, StoredRows):
         return rows.take(positions)
-    return {name: map_models(v, lambda a: take(a, positions)) for name, v in rows.items()}
+    return {
+        name: [take(v, positions) for v in value]
+        if isinstance(value, list | tuple)
+        else take(value, positions)
+        for name, value in rows.items()
+    }
 
 
 def copy_to_host(rows: Rows) -> ArrayDict:
@@ -140,7 +145,14 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
     function returns one entry per row, which must not depend on other rows; if it returns a single
     entry, such as a sum, the result has one per piece. ``columns`` have one entry per row.
     """
-    count, width, on_host = find_row_extent(rows)
+    if isinstance(rows, StoredRows):
+        count, width, on_host = rows.extent
+    else:
+        arrays: list[Array] = []
+        for value in rows.values():
+            arrays += value if isinstance(value, list | tuple) else [value]
+        count, width = len(arrays[0]), sum(math.prod(array.shape[1:]) for array in arrays)
+        on_host = all(isinstance(array, np.ndarray) for array in arrays)
     if count * width < LEAST or not on_host:
         return function(rows, *columns)
     threads = thread_count()
@@ -164,14 +176,3 @@ def cut_rows(rows: Rows, ranges: Sequence[slice]) -> list[Rows]:
         {name: map_models(value, itemgetter(span)) for name, value in whole.items()}
         for span in ranges
     ]
-
-
-def find_row_extent(rows: Rows) -> tuple[int, int, bool]:
-    """The number of rows, the numbers per row, and whether they are NumPy arrays."""
-    if isinstance(rows, StoredRows):
-        return rows.extent
-    arrays: list[Array] = []
-    for value in rows.values():
-        arrays += value if isinstance(value, list | tuple) else [value]
-    width = sum(math.prod(array.shape[1:]) for array in arrays)
-    return len(arrays[0]), width, all(isinstance(array, np.ndarray) for array in arrays)

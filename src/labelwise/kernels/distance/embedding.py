@@ -18,7 +18,6 @@ Cost: norms take ``O(n (K + d))``, products and distances to ``b`` rows ``O(n b 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,26 +176,25 @@ def inner_products_with_matrix(rows: Factored, matrix: Array) -> Array:
     return arrays.row_dots(xp.matmul(rows.h, xp.matrix_transpose(matrix)), rows.a)
 
 
-def map_factors(function: Callable[..., Array], *rows: Embedding) -> Embedding:
-    """``function`` of arrays, or of the factors of the same kind."""
-    if isinstance(rows[0], Factored):
-        return Factored(function(*(r.a for r in rows)), function(*(r.h for r in rows)))
-    return function(*rows)
-
-
 def take_embedding(rows: Embedding, positions: NDArray[np.intp]) -> Embedding:
     """The rows at ``positions``, in that order."""
-    return map_factors(lambda array: arrays.take(array, positions), rows)
+    if isinstance(rows, Factored):
+        return Factored(arrays.take(rows.a, positions), arrays.take(rows.h, positions))
+    return arrays.take(rows, positions)
 
 
 def to_float64(rows: Embedding) -> Embedding:
     """The rows in float64."""
-    return map_factors(arrays.float64, rows)
+    if isinstance(rows, Factored):
+        return Factored(arrays.float64(rows.a), arrays.float64(rows.h))
+    return arrays.float64(rows)
 
 
 def concat_embeddings(parts: list[Embedding]) -> Embedding:
     """Concatenated rows."""
-    return map_factors(lambda *several: namespace(*several).concat(list(several)), *parts)
+    if isinstance(parts[0], Factored):
+        return Factored(*(concat_embeddings([getattr(p, name) for p in parts]) for name in "ah"))
+    return namespace(*parts).concat(parts)
 
 
 def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Array:
@@ -211,7 +209,8 @@ def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Arra
     step = max(chunk // len(centre_norms), 64)
     parts = []
     for first in range(0, len(norms), step):
-        some = map_factors(itemgetter(slice(first, first + step)), rows)
+        last = first + step
+        some = Factored(rows.a[first:last], rows.h[first:last]) if factored else rows[first:last]
         # One row per center, so that the minimum runs along contiguous memory.
         parts.append(xp.min(inner_products(doubled, some, centre_norms), axis=0))
     nearest = xp.concat(parts) if len(parts) > 1 else parts[0]

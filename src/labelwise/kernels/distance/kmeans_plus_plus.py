@@ -322,27 +322,22 @@ def restart_block_clocks(
     if isinstance(centres, float):
         part.rates = _map_row_spans(partial(_bound_clock_rates, centres), to_numpy(part.norms))
     elif centres is not None:
-        part.rates = _clock_rates(part, shard.rows, embed, centres)
+
+        def measure_rows(rows: Rows, norms: Array) -> Array:
+            return nearest_distances(embed(rows), norms, centres)
+
+        if len(centres) < FEW_CENTERS:
+            distances = map_pieces(measure_rows, shard.rows, part.norms)
+        else:
+            distances = measure_rows(shard.rows, part.norms)
+        rates = np.array(to_numpy(distances))
+        rates[rates <= to_numpy(part.norms) * part.rounding] = 0
+        part.rates = rates if part.rates is None else np.minimum(part.rates, rates, out=rates)
     ids = shard.ids
     part.rates[find_member_positions(ids, taken)] = 0
     part.rung = part.rung[:0]
     part.rings = _map_row_spans(partial(waiting_times, seed, (RING, epoch)), part.rates, ids)
     return float(part.rates.sum(dtype=np.float64))
-
-
-def _clock_rates(part: ClockBlock, rows: Rows, embed: MovedReader, centres: Embedding) -> Array:
-    """D^2 of every row, which new centers may have lowered, ``(n,)``."""
-
-    def measure_rows(some: Rows, norms: Array) -> Array:
-        return nearest_distances(embed(some), norms, centres)
-
-    if len(centres) < FEW_CENTERS:
-        distances = map_pieces(measure_rows, rows, part.norms)
-    else:
-        distances = measure_rows(rows, part.norms)
-    rates = np.array(to_numpy(distances))
-    rates[rates <= to_numpy(part.norms) * part.rounding] = 0
-    return rates if part.rates is None else np.minimum(part.rates, rates, out=rates)
 
 
 def _bound_clock_rates(norm: float, norms: Array) -> Array:
