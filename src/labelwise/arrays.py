@@ -4,7 +4,6 @@ Rows (features, probabilities, ...) may live in any array library and on any dev
 picks and everything of size ``(n,)`` that decides a pick are NumPy arrays on the host.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import array_api_compat
@@ -154,40 +153,26 @@ def row_products(rows: Array, points: Array) -> Array:
     n, m = len(rows), len(points)
     if n < _FLAT <= m and isinstance(rows, np.ndarray):  # BLAS does the transposed product faster
         return np.ascontiguousarray(row_products(points, rows).T)
-    size = n * m * rows.shape[1]
-    on_one = size <= _ONE_THREAD // (128 if min(n, m) == 1 else 2)  # lower for a vector
-    on_all = size > _SMALL and not is_worker_thread()
-    if on_one or on_all or not isinstance(rows, np.ndarray):
-        return _multiply_matrices(rows, points)
-    if min(n, m) == 1:
-        return np.vecdot(rows[:, None, :], points[None, :, :])
-    out = np.empty((n, m), dtype=np.result_type(rows, points))
-    for some, others, tile in _multiply_tiles(rows, points):
-        out[some, others] = tile
-    return out
-
-
-def _multiply_tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
-    """Yield the products tile by tile, so that BLAS uses one thread."""
-    (n, d), m = rows.shape, points.shape[0]
-    pairs = max((_ONE_THREAD - 1) // d, 1)
-    width = min(m, max(pairs // min(n, _TALL), 1))
-    height = max(pairs // width, 1)
-    points = np.asfortranarray(points)  # BLAS is faster by columns for small tiles
-    for top in range(0, n, height):
-        for left in range(0, m, width):
-            some, others = slice(top, top + height), slice(left, left + width)
-            yield some, others, _multiply_matrices(rows[some], points[others])
-
-
-def _multiply_matrices(rows: Array, points: Array) -> Array:
-    """``rows @ points.T`` without floating-point warnings.
-
-    BLAS sometimes sets the flags for finite rows. Rows that are not finite are rejected by the
-    checks of norms and scores.
-    """
+    d = rows.shape[1]
+    on_one = n * m * d <= _ONE_THREAD // (128 if min(n, m) == 1 else 2)  # lower for a vector
+    on_all = n * m * d > _SMALL and not is_worker_thread()
+    # BLAS sometimes sets the flags for finite rows. Rows that are not finite are rejected by the
+    # checks of norms and scores.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        return rows @ namespace(points).matrix_transpose(points)
+        if on_one or on_all or not isinstance(rows, np.ndarray):
+            return rows @ namespace(points).matrix_transpose(points)
+        if min(n, m) == 1:
+            return np.vecdot(rows[:, None, :], points[None, :, :])
+        out = np.empty((n, m), dtype=np.result_type(rows, points))
+        pairs = max((_ONE_THREAD - 1) // d, 1)
+        width = min(m, max(pairs // min(n, _TALL), 1))
+        height = max(pairs // width, 1)
+        points = np.asfortranarray(points)  # BLAS is faster by columns for small tiles
+        for top in range(0, n, height):
+            for left in range(0, m, width):
+                some, others = slice(top, top + height), slice(left, left + width)
+                out[some, others] = rows[some] @ points[others].T
+    return out
 
 
 def squared_distances(rows: Array, points: Array) -> Array:

@@ -95,8 +95,9 @@ def check_pool_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, li
     ids, listed = encode_keys(keys)
     if len(ids) != count:
         raise BadInput(f"pool has {len(ids)} ids but {count} {what}; give one id per item")
-    same = _find_repeats(ids)
-    if len(same):
+    values, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        same = np.flatnonzero(ids == values[counts > 1][0])
         shown = [ids[row] if listed is None else listed[row] for row in same.tolist()]
         if any(key != shown[0] for key in shown):
             raise BadInput(
@@ -132,17 +133,12 @@ def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list
                 )
             return pool.take(np.flatnonzero(keys)), None
     ids, listed = encode_keys(keys, "labelled")
-    same = _find_repeats(ids)
-    if len(same):
-        shown = ids[same[0]] if listed is None else listed[same[0]]
-        raise BadInput(f"labelled names item {shown} {len(same)} times; give each item once")
-    return ids, listed
-
-
-def _find_repeats(ids: Ids) -> NDArray[np.intp]:
-    """Positions of the smallest id that occurs several times."""
     values, counts = np.unique(ids, return_counts=True)
-    return np.flatnonzero(np.isin(ids, values[counts > 1][:1]))
+    if (counts > 1).any():
+        row = int(np.flatnonzero(ids == values[counts > 1][0])[0])
+        shown = ids[row] if listed is None else listed[row]
+        raise BadInput(f"labelled names item {shown} {counts.max()} times; give each item once")
+    return ids, listed
 
 
 @dataclass(slots=True, eq=False)
