@@ -221,16 +221,17 @@ def sample_score_bounds(
     return block.bounds[some]
 
 
-def choose_score_threshold(bounds: Floats, share: float) -> float:
+def choose_score_threshold(bounds: Floats, share: float, least: float = -np.inf) -> float:
     """A threshold that about this share of the rows reach, from the bounds of a sample.
 
-    It decides only how soon rows are picked, not which. Picked rows never reach it.
+    It is at least ``least``, unless no row would reach that. It decides only how soon rows are
+    picked, not which. Picked rows never reach it.
     """
-    lowest = float(np.finfo(np.float64).min)
-    if share >= 1:
-        return lowest
-    place = len(bounds) - max(round(share * len(bounds)), 1)
-    return max(lowest, float(np.partition(bounds, place)[place]))
+    threshold = np.finfo(np.float64).min
+    if share < 1:
+        place = len(bounds) - max(round(share * len(bounds)), 1)
+        threshold = max(threshold, np.partition(bounds, place)[place])
+    return float(max(threshold, min(least, bounds.max())))
 
 
 def propose_rows(shard: Shard, strategy: GreedyStrategy, plan: Plan, threshold: float) -> Proposal:

@@ -50,6 +50,8 @@ LEAST_ROWS, ROWS_SHARE, MOST_ROWS = 1 << 11, 200, 1 << 16
 """A batch of picks is made from one in 200 rows, within these limits."""
 SAMPLED_ROW, SAMPLE_SIZE = 64, 1 << 12
 """Every 64th row, or at most about 4,096 rows, show how far the scores have fallen."""
+LEAST_PICKS, SAFETY = 16, 0.98
+"""The last score of the batch is extrapolated after 16 picks, and lowered by this factor."""
 
 
 def pick(
@@ -252,17 +254,31 @@ class GreedyLoop:
         count = len(self.shards)
         share = min(max(LEAST_ROWS, count // ROWS_SHARE), MOST_ROWS) / count
         stride = max(SAMPLED_ROW, count // SAMPLE_SIZE)
+        progress = True
         while len(self.ids) < self.budget:
             before, given = len(self.ids), (self.strategy, self.plan)
             sampled = self.shards.map(sample_score_bounds, *given, *self._take_new_picks(), stride)
-            threshold = choose_score_threshold(np.concatenate(sampled), share)
+            least = self._extrapolate_score() if progress else -np.inf
+            threshold = choose_score_threshold(np.concatenate(sampled), share, least)
             parts = self.shards.map(propose_rows, *given, threshold)
             self._pick_from_window(CandidateWindow(parts, *given))
-            if len(self.ids) > before or any(part.updated for part in parts):
+            progress = len(self.ids) > before
+            if progress or any(part.updated for part in parts):
                 continue
             if share >= MOST_ROWS / count:
                 self.pick_best()  # a tie with rows below the threshold
             share = min(2 * share, MOST_ROWS / count)
+
+    def _extrapolate_score(self) -> float:
+        """A low estimate of the last pick's score; rows below it need no update.
+
+        Every doubling of the picks is assumed to lower the score by the same factor.
+        """
+        count = len(self.ids)
+        now, before = self.scores[-1], self.scores[count // 2 - 1]
+        if count < LEAST_PICKS or not 0 < now <= before:
+            return -np.inf
+        return SAFETY * now * float((now / before) ** np.log2(self.budget / count))
 
     def _pick_from_window(self, window: CandidateWindow) -> None:
         """Pick from the proposals while the best one certainly beats all other rows."""
