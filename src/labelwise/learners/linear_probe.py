@@ -203,7 +203,7 @@ class LinearProbe(TunedModel):
         rows, targets, weights = labelled
         classes, width = len(self.classes_), rows.shape[1]
         mean = weights @ rows / weights.sum()
-        scaled, scale = _scale_rows(rows - mean, weights)
+        scaled, scale = _scale_probe_rows(rows - mean, weights)
         span = span_rows(scaled)
         if tuning is None:
             tuning, logits = self._tune_classes(span, targets, weights, width)
@@ -222,7 +222,7 @@ class LinearProbe(TunedModel):
             offsets=offsets / heat,
             scale=scale * heat,
             basis=span.basis,
-            **_factor_curvature(span, own, offsets, weights),
+            **_factor_probe_curvature(span, own, offsets, weights),
         )
         return FitReport(fitted.loss, fitted.iterations, fitted.converged, 0.0)
 
@@ -299,7 +299,7 @@ class LinearProbe(TunedModel):
         rows, values, weights = labelled
         count, width = rows.shape
         mean, centre = weights @ rows / weights.sum(), weights @ values / weights.sum()
-        scaled, scale = _scale_rows(rows - mean, weights)
+        scaled, scale = _scale_probe_rows(rows - mean, weights)
         roots = np.sqrt(weights)[:, None]
         # Rows and values times the roots of their weights: the ridge is an unweighted one of these.
         left, right = scaled * roots, (values - centre) * roots
@@ -418,7 +418,7 @@ class LinearProbe(TunedModel):
         self.classes_ = None if facts["classes"] is None else np.array(facts["classes"])
 
 
-def _scale_rows(centred: Floats, weights: Floats) -> tuple[Floats, float]:
+def _scale_probe_rows(centred: Floats, weights: Floats) -> tuple[Floats, float]:
     """Rows divided by their root mean square, and that number; 1 if all rows are equal."""
     scale = float(np.sqrt(weights @ np.mean(centred**2, axis=1) / weights.sum()))
     scale = scale if scale > 0 else 1.0
@@ -440,7 +440,7 @@ def match_confidence(logits: Floats, wanted: float) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def _factor_curvature(
+def _factor_probe_curvature(
     span: RowSpan, coefficients: Floats, offsets: Floats, weights: Floats
 ) -> dict[str, Any]:
     """Variances of the Laplace posterior with Kronecker-factored precision.

@@ -74,7 +74,7 @@ class LpSolution(NamedTuple):
     converged: bool
 
 
-def orthonormalize(rows: Floats, precision: float = EPSILON) -> OrthonormalBasis:
+def orthonormalize_columns(rows: Floats, precision: float = EPSILON) -> OrthonormalBasis:
     """An orthonormal basis of the columns of ``(m, d)`` rows known to a relative precision."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     cut = values[0] * rank_tolerance(precision, *rows.shape) if len(values) else 0.0
@@ -90,7 +90,7 @@ def lp_regression(
     ``p`` is 1 or more, weights are above 0. ``allowed`` limits ``sum w |span beta|^p``, relative to
     ``sum w |targets|^p``.
 
-    >>> basis = orthonormalize(np.ones((3, 1)))  # the best constant: mean, median, middle
+    >>> basis = orthonormalize_columns(np.ones((3, 1)))  # the best constant: mean, median, middle
     >>> y, w = np.array([0.0, 1.0, 5.0]), np.ones(3)
     >>> for p in (2, 1, 60):
     ...     print(round(float((basis.back @ lp_regression(basis.span, y, w, p).beta)[0]), 2))
@@ -103,10 +103,10 @@ def lp_regression(
         return LpSolution(np.zeros(span.shape[1]), 0, True)
     scaled = targets / scale
     limit = allowed * float(weights @ np.abs(scaled) ** p)
-    found = _SOLVERS.get(p, _solve_by_newton)(span, scaled, weights, p)
+    found = _SOLVERS.get(p, _solve_lp_by_newton)(span, scaled, weights, p)
     size = _lp_norm(span, found.beta, weights, p)
     if size > (1 + 1e-9) * limit and p != 2:
-        solve = _linear_program if p == 1 else _fit_in_ball
+        solve = _solve_lp_linear_program if p == 1 else _solve_lp_in_ball
         found = solve(span, scaled, weights, p, limit)
         size = _lp_norm(span, found.beta, weights, p)
     if size > limit:  # by rounding; for p = 2 the scaled solution is optimal
@@ -118,13 +118,15 @@ def _lp_norm(span: Floats, beta: Floats, weights: Floats, p: float) -> float:
     return float(weights @ np.abs(span @ beta) ** p)
 
 
-def _least_squares(span: Floats, targets: Floats, weights: Floats, p: float = 2) -> LpSolution:
+def _solve_lp_least_squares(
+    span: Floats, targets: Floats, weights: Floats, p: float = 2
+) -> LpSolution:
     roots = np.sqrt(weights)
     beta = np.linalg.lstsq(span * roots[:, None], targets * roots, rcond=None)[0]
     return LpSolution(np.asarray(beta, dtype=np.float64), 1, True)
 
 
-def _linear_program(
+def _solve_lp_linear_program(
     span: Floats, targets: Floats, weights: Floats, p: float = 1, limit: float = math.inf
 ) -> LpSolution:
     """Residuals (and limited predictions) are differences of two nonnegative variables."""
@@ -153,56 +155,56 @@ def _linear_program(
     return LpSolution(answer.x[:rank], int(answer.nit), answer.status == 0)
 
 
-def _solve_by_newton(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
+def _solve_lp_by_newton(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
     """Follow the smoothed problems from least squares to delta near 0."""
-    beta = _least_squares(span, targets, weights).beta
+    beta = _solve_lp_least_squares(span, targets, weights).beta
     start = float(np.sqrt(np.mean((span @ beta - targets) ** 2)))
     if start <= 1e-14:  # the targets are fitted exactly
         return LpSolution(beta, 1, True)
     steps, converged = 1, True
     for delta in start * DELTAS:
         last = delta == start * DELTAS[-1]
-        beta, made, converged = _smooth_newton(
+        beta, made, converged = _minimize_smoothed_lp(
             beta, span, targets, weights, p, float(delta), 1e-14 if last else 1e-6
         )
         steps += made
     return LpSolution(beta, steps, converged)
 
 
-def _smooth_newton(
+def _minimize_smoothed_lp(
     beta: Floats, span: Floats, targets: Floats, weights: Floats, p: float, delta: float, tol: float
 ) -> tuple[Floats, int, bool]:
     """Minimise ``sum w (r^2 + delta^2)^(p/2)`` until a step would lower it by ``tol`` of it."""
     residuals = span @ beta - targets
-    value = _smoothed_loss(residuals, weights, p, delta)
+    value = _smoothed_lp_loss(residuals, weights, p, delta)
     for step in range(NEWTON_STEPS):
         squares = residuals**2 + delta**2
         slopes = weights * residuals * squares ** (p / 2 - 1)
         bends = weights * squares ** (p / 2 - 2) * ((p - 1) * residuals**2 + delta**2)
         # The Newton direction, and the fall of the loss that it promises.
-        direction = -_solve_system((span * bends[:, None]).T @ span, span.T @ slopes)
+        direction = -_solve_newton_system((span * bends[:, None]).T @ span, span.T @ slopes)
         gain = -p * float(direction @ (span.T @ slopes))
         if gain <= tol * value:
             return beta, step, True
         # Halve the step until the loss falls by a tenth of that (Armijo).
         along, length = span @ direction, 1.0
         while (
-            _smoothed_loss(residuals + length * along, weights, p, delta)
+            _smoothed_lp_loss(residuals + length * along, weights, p, delta)
             > value - 0.1 * length * gain
         ):
             length /= 2
             if length < 1e-10:  # the remaining gain is below rounding
                 return beta, step, gain <= 1e-8 * value
         beta, residuals = beta + length * direction, residuals + length * along
-        value = _smoothed_loss(residuals, weights, p, delta)
+        value = _smoothed_lp_loss(residuals, weights, p, delta)
     return beta, NEWTON_STEPS, False
 
 
-def _smoothed_loss(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
+def _smoothed_lp_loss(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
     return float(weights @ (residuals**2 + delta**2) ** (p / 2))
 
 
-def _solve_system(matrix: Floats, vector: Floats) -> Floats:
+def _solve_newton_system(matrix: Floats, vector: Floats) -> Floats:
     """Solve a positive definite system, up to rounding."""
     ridge = float(np.trace(matrix)) / len(matrix) * 1e-15
     try:
@@ -211,7 +213,7 @@ def _solve_system(matrix: Floats, vector: Floats) -> Floats:
         return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
 
 
-def _fit_in_ball(
+def _solve_lp_in_ball(
     span: Floats, targets: Floats, weights: Floats, p: float, limit: float
 ) -> LpSolution:
     """Find the multiplier at which the limit is tight, by root finding on its logarithm."""
@@ -223,7 +225,7 @@ def _fit_in_ball(
         nonlocal steps
         share = 1 / (1 + math.exp(-log_multiplier))  # mu / (1 + mu), to keep numbers near 1
         parts = np.concatenate([(1 - share) * weights, share * weights])
-        found = _solve_by_newton(twice, scaled, parts, p)
+        found = _solve_lp_by_newton(twice, scaled, parts, p)
         steps += found.steps
         return found
 
@@ -241,7 +243,10 @@ def _fit_in_ball(
     return solve_penalized(root)._replace(steps=steps)
 
 
-_SOLVERS: dict[float, Callable[..., LpSolution]] = {1: _linear_program, 2: _least_squares}
+_SOLVERS: dict[float, Callable[..., LpSolution]] = {
+    1: _solve_lp_linear_program,
+    2: _solve_lp_least_squares,
+}
 
 
 SMOOTHINGS = (1e-1, 1e-2, 1e-4, 1e-7)  # Deltas, relative to the largest target, for p below 2
@@ -316,15 +321,15 @@ def fit_neuron(
     >>> fits[0].theta.round(6).tolist(), round(float(fits[0].bias), 6)
     ([1.0, -2.0, 0.5], 4.0)
     """
-    _check_options(p, activation, bias, constraint, starts)
-    rows, columns, shares = _check_rows(features, targets, weights)
+    _check_neuron_options(p, activation, bias, constraint, starts)
+    rows, columns, shares = _check_neuron_rows(features, targets, weights)
     single = columns.ndim == 1
     columns = columns.reshape(len(rows), -1)
     digits = precision(features if is_array(features) else rows)
     if bias:
         rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
     kept = shares > 0
-    basis = orthonormalize(rows[kept], digits)
+    basis = orthonormalize_columns(rows[kept], digits)
     scaled = shares[kept] / shares[kept].mean()
     allowed = math.inf if constraint is None else 1 / constraint
     found = []
@@ -351,7 +356,9 @@ def fit_neuron(
     )
 
 
-def _check_rows(features: Array, targets: Array, weights: Array) -> tuple[Floats, Floats, Floats]:
+def _check_neuron_rows(
+    features: Array, targets: Array, weights: Array
+) -> tuple[Floats, Floats, Floats]:
     """Features, targets and weights of mean 1, in float64."""
     if issparse(features):
         raise BadInput(f"features are a sparse matrix of {features.shape}; give toarray() of it")
@@ -371,7 +378,7 @@ def _check_rows(features: Array, targets: Array, weights: Array) -> tuple[Floats
     return rows, values, shares
 
 
-def _check_options(
+def _check_neuron_options(
     p: float, activation: str, bias: bool, constraint: float | None, starts: int
 ) -> None:
     if not 1 <= p < math.inf:
@@ -423,17 +430,19 @@ class NeuronProblem(NamedTuple):
     def smoothed_loss(self, beta: Floats, delta: float) -> tuple[float, Floats]:
         """The smoothed loss relative to that of zeros, and its gradient."""
         before = self.span @ beta
-        value, slopes = self._power(self.activation.value(before) - self.targets, delta)
-        whole = self._power(self.targets, delta)[0]
+        value, slopes = self._sum_smoothed_powers(
+            self.activation.value(before) - self.targets, delta
+        )
+        whole = self._sum_smoothed_powers(self.targets, delta)[0]
         return value / whole, self.span.T @ (slopes * self.activation.slope(before)) / whole
 
     def smoothed_size(self, beta: Floats, delta: float) -> tuple[float, Floats]:
         """The smoothed `size` and its gradient."""
-        size, slopes = self._power(self.span @ beta, delta)
-        whole = self.allowed * self._power(self.targets, delta)[0]
+        size, slopes = self._sum_smoothed_powers(self.span @ beta, delta)
+        whole = self.allowed * self._sum_smoothed_powers(self.targets, delta)[0]
         return size / whole, self.span.T @ slopes / whole
 
-    def _power(self, errors: Floats, delta: float) -> tuple[float, Floats]:
+    def _sum_smoothed_powers(self, errors: Floats, delta: float) -> tuple[float, Floats]:
         """``sum w (e^2 + delta^2)^(p/2)`` and its derivative by ``e``, ``(m,)``."""
         squares = errors**2 + delta**2
         factors = np.where(squares > 0, squares, 1.0) ** (self.p / 2 - 1)
@@ -447,8 +456,8 @@ def _search_neuron(problem: NeuronProblem, starts: int, seed: int) -> LpSolution
     if problem.span.shape[1] == 0 or not problem.targets.any():
         return best
     lowest, steps = problem.loss(best.beta), 0
-    for start in _draw_starts(problem, starts, seed):
-        found = _descend_from(problem, problem.project_inside(start))
+    for start in _draw_neuron_starts(problem, starts, seed):
+        found = _descend_neuron_loss(problem, problem.project_inside(start))
         steps += found.steps
         loss = problem.loss(found.beta)
         if loss < lowest:
@@ -456,7 +465,7 @@ def _search_neuron(problem: NeuronProblem, starts: int, seed: int) -> LpSolution
     return best._replace(steps=steps)
 
 
-def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floats]:
+def _draw_neuron_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floats]:
     """Regressions on the inverse of the activation, on all rows and on the positive ones."""
     span, targets, weights, p = problem[:4]
     inverse = problem.activation.inverse(targets)
@@ -464,7 +473,7 @@ def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floa
     yield first
     positive = targets > 0
     if positive.any() and not positive.all():
-        basis = orthonormalize(span[positive])
+        basis = orthonormalize_columns(span[positive])
         yield basis.back @ lp_regression(basis.span, inverse[positive], weights[positive], p).beta
     length = float(np.linalg.norm(first)) or float(np.linalg.norm(targets))
     generator = np.random.default_rng(seed)
@@ -473,7 +482,7 @@ def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floa
         yield np.asarray(length * direction / np.linalg.norm(direction))
 
 
-def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
+def _descend_neuron_loss(problem: NeuronProblem, start: Floats) -> LpSolution:
     """One search: without the limit first, and with it if that leads outside."""
     scale = float(np.max(np.abs(problem.targets)))
     deltas = [scale * delta for delta in SMOOTHINGS] if problem.p < 2 else [0.0]
@@ -530,7 +539,7 @@ class NeuronLearner:
         starts: int = 8,
     ) -> None:
         """Store the options of `fit_neuron`."""
-        _check_options(p, activation, bias, constraint, starts)
+        _check_neuron_options(p, activation, bias, constraint, starts)
         self._p, self._activation, self._bias = p, activation, bias
         self._constraint, self._starts = constraint, starts
         self._fit: NeuronFit | None = None
@@ -538,12 +547,12 @@ class NeuronLearner:
     @property
     def theta(self) -> Floats:
         """``(d,)``, or ``(d, k)`` for ``k`` targets."""
-        return self._get_fit().theta
+        return self._get_fitted_neuron().theta
 
     @property
     def bias(self) -> Floats:
         """A number, or ``(k,)``; 0 without a bias."""
-        return self._get_fit().bias
+        return self._get_fitted_neuron().bias
 
     def fit(
         self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
@@ -576,7 +585,7 @@ class NeuronLearner:
 
     def predict(self, inputs: Array) -> Floats:
         """The neuron's values, ``(n,)`` or ``(n, k)``."""
-        fit = self._get_fit()
+        fit = self._get_fitted_neuron()
         rows = np.asarray(to_numpy(inputs), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != len(fit.theta):
             raise BadInput(f"inputs must be (n, {len(fit.theta)}); got shape {rows.shape}")
@@ -590,7 +599,7 @@ class NeuronLearner:
             found["outputs"] = self.predict(inputs).reshape(len(inputs), -1)
         return {name: found[name] for name in names}
 
-    def _get_fit(self) -> NeuronFit:
+    def _get_fitted_neuron(self) -> NeuronFit:
         if self._fit is None:
             raise BadInput("the learner is not trained yet; call fit first")
         return self._fit

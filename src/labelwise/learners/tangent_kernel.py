@@ -56,8 +56,8 @@ def tangent_kernel(
            [3., 2.]], dtype=float32)
     """
     network = _FunctionalModule.read(module, dtype)
-    left = network.cast(_to_tensor(inputs))
-    right = left if others is None else network.cast(_to_tensor(others))
+    left = network.cast(_convert_kernel_inputs(inputs))
+    right = left if others is None else network.cast(_convert_kernel_inputs(others))
     if not len(left):
         raise BadInput("inputs are empty; give at least one item")
     numbers = sum(value.numel() for value in network.trained.values())
@@ -66,10 +66,10 @@ def tangent_kernel(
         raise BadInput(f"chunk must be 1 or more; got {chunk}")
     with evaluation_mode(module):
         with torch.no_grad():
-            count = _count_outputs(network.compute_outputs(network.trained, left[:1]))
-        chosen = _choose_outputs(outputs, count)
+            count = _count_kernel_outputs(network.compute_outputs(network.trained, left[:1]))
+        chosen = _choose_kernel_outputs(outputs, count)
         parts = [
-            _fill_kernel(left, right, size, partial(network.compute_gradients, output=k))
+            _fill_tangent_kernel(left, right, size, partial(network.compute_gradients, output=k))
             for k in chosen
         ]
         kernel = torch.stack(parts).sum(dim=0)
@@ -123,7 +123,7 @@ class _FunctionalModule(NamedTuple):
         return torch.cat([gradient.flatten(1) for gradient in found.values()], dim=1)
 
 
-def _fill_kernel(
+def _fill_tangent_kernel(
     left: Tensor, right: Tensor, size: int, gradients: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Products of gradients, block by block; a symmetric kernel from half of its blocks."""
@@ -145,14 +145,14 @@ def _fill_kernel(
     return kernel
 
 
-def _count_outputs(found: object) -> int:
+def _count_kernel_outputs(found: object) -> int:
     if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != 1:
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise BadInput(f"the module must give one row of outputs per item; got {got} for one item")
     return found.numel()
 
 
-def _choose_outputs(outputs: str | int, count: int) -> list[int]:
+def _choose_kernel_outputs(outputs: str | int, count: int) -> list[int]:
     if isinstance(outputs, int) and not isinstance(outputs, bool):
         if not 0 <= outputs < count:
             raise BadInput(f"outputs must be from 0 to {count - 1}; got {outputs}")
@@ -162,5 +162,5 @@ def _choose_outputs(outputs: str | int, count: int) -> list[int]:
     return list(range(count))
 
 
-def _to_tensor(values: Array) -> Tensor:
+def _convert_kernel_inputs(values: Array) -> Tensor:
     return values if isinstance(values, Tensor) else as_tensor(convert_numbers(values, "inputs"))

@@ -19,7 +19,7 @@ from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.learner import check_names
 from labelwise.learners.array_files import load_arrays, save_arrays
 from labelwise.learners.estimator import EstimatorMethods
-from labelwise.learners.weights import convert_numbers, keep_weighted
+from labelwise.learners.weights import convert_numbers, drop_zero_weights
 
 FOLDS = 5  # Number of folds
 LEAST_FOLDED = 2  # Labels per class from which on there are folds
@@ -73,7 +73,7 @@ class TunedModel(EstimatorMethods, ABC):
     def _read_labelled(self, inputs: Array, targets: Array, weights: Array) -> LabelledRows:
         """The labelled items of weight above 0, checked; sets `classes_`."""
         rows = check_features(inputs)
-        kept, own = keep_weighted(weights, len(rows))
+        kept, own = drop_zero_weights(weights, len(rows))
         if self.regression:
             goal: HostArray = check_values(targets, len(rows))
         else:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog, minimize
 
-from labelwise.learners.neuron import lp_regression, orthonormalize
+from labelwise.learners.neuron import lp_regression, orthonormalize_columns
 
 NORMS = [1, 1.05, 1.5, 2, 2.5, 3, 6]
 
@@ -23,7 +23,7 @@ def make_problem(m=50, d=4, seed=0):
 
 
 def solve(rows, targets, weights, p, allowed=math.inf):
-    basis = orthonormalize(rows)
+    basis = orthonormalize_columns(rows)
     found = lp_regression(basis.span, targets, weights, p, allowed)
     assert found.converged
     return basis.back @ found.beta
@@ -125,9 +125,9 @@ def test_the_size_of_targets_and_rows_does_not_matter(p):
 def test_single_precision_noise_is_no_direction():
     generator = np.random.default_rng(0)
     rows = (generator.normal(size=(80, 3)) @ generator.normal(size=(3, 7))).astype(np.float32)
-    basis = orthonormalize(rows.astype(np.float64), float(np.finfo(np.float32).eps))
+    basis = orthonormalize_columns(rows.astype(np.float64), float(np.finfo(np.float32).eps))
     assert basis.span.shape == (80, 3)
-    assert orthonormalize(rows.astype(np.float64)).span.shape == (80, 7)
+    assert orthonormalize_columns(rows.astype(np.float64)).span.shape == (80, 7)
 
 
 @given(

@@ -20,7 +20,7 @@ from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, ModuleWithState
 from labelwise.learners.network import call_module
-from labelwise.learners.saving import strip_prefix
+from labelwise.learners.saving import strip_tensor_prefix
 from labelwise.learners.training import LabelledItems
 
 State = Mapping[str, Tensor]
@@ -62,7 +62,7 @@ class SnapshotMembers(Members):
 
     def begin(self, labelled: LabelledItems) -> None:
         """Discard the snapshots of the last training."""
-        self._keep_state({})
+        self._keep_snapshots({})
 
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
@@ -72,7 +72,7 @@ class SnapshotMembers(Members):
             raise BadInput(f"last is {self._last} but there are only {epochs} epochs")
         oldest = epoch // 2 if self._last is None else epoch - self._last
         state = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-        self._keep_state({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
+        self._keep_snapshots({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
 
     def snapshot(self) -> dict[int, State]:
         """The copies kept at this epoch; shared, since they never change."""
@@ -81,7 +81,7 @@ class SnapshotMembers(Members):
     def restore(self, snapshot: object) -> None:
         """Restore the copies kept at the best epoch."""
         assert isinstance(snapshot, dict)
-        self._keep_state(dict(snapshot))
+        self._keep_snapshots(dict(snapshot))
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs at the end of every kept epoch, ``(b, count, K)``."""
@@ -106,7 +106,7 @@ class SnapshotMembers(Members):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore all copies."""
         epochs = sorted({int(name.split(".")[0]) for name in tensors})
-        self._keep_state({epoch: strip_prefix(f"{epoch}.", tensors) for epoch in epochs})
+        self._keep_snapshots({epoch: strip_tensor_prefix(f"{epoch}.", tensors) for epoch in epochs})
 
-    def _keep_state(self, states: dict[int, State]) -> None:
+    def _keep_snapshots(self, states: dict[int, State]) -> None:
         self._states, self._near, self.count = states, {}, len(states)

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
+from labelwise.learners.members.base import Members, TrainedModule, compute_head_outputs
 from labelwise.learners.training import LabelledItems, PenalizedLayer
 
 DRAWS = 5  # Random stream of the weights
@@ -197,7 +197,7 @@ class VariationalMembers(Members):
             layer = module.get_submodule(head)
             assert isinstance(layer, VariationalLinear)
             self._draws = layer.draws(self.count, self._seed)
-        return outputs_of_heads(features, *self._draws)
+        return compute_head_outputs(features, *self._draws)
 
     def tensors(self) -> dict[str, Tensor]:
         """The seed; means and standard deviations are saved with the module."""

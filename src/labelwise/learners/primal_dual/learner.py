@@ -49,7 +49,7 @@ from labelwise.learners.network_reader import full_precision
 from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, DualHeadRecipe, DualHeadReport
 from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import LabelledItems, TrainingWatcher, checked_losses
+from labelwise.learners.training import LabelledItems, TrainingWatcher, compute_item_losses
 
 SLACK = 1.15  # Default epsilon relative to the unconstrained loss: the middle of [1.05, 1.25]
 FLOOR = 1e-3  # Smallest default epsilon relative to the loss at the start
@@ -112,7 +112,7 @@ class DualWatcher(TrainingWatcher):
         """``lambda l'`` if the constraints have a separate loss."""
         if self._ascent.loss is None:
             return None
-        losses = checked_losses(self._ascent.loss, outputs, targets)
+        losses = compute_item_losses(self._ascent.loss, outputs, targets)
         self._before = losses.detach()
         return self.values[positions] * losses / self._scale
 
@@ -294,13 +294,13 @@ class PrimalDualLearner(TorchLearner):
     @property
     def duals(self) -> Floats:
         """``(m,)`` the dual variables of the labelled items; NaN for those held out."""
-        self._get_state()
+        self._get_fitted_network()
         return self._duals
 
     @property
     def epsilon(self) -> Floats:
         """``(m,)`` the bounds that the labelled items were trained under."""
-        self._get_state()
+        self._get_fitted_network()
         return self._epsilon
 
     def fit(
@@ -311,10 +311,10 @@ class PrimalDualLearner(TorchLearner):
         The arguments are those of `TorchLearner.fit`; weights multiply the loss and the constraint.
         """
         items = as_items(inputs)
-        self._epsilon = self._compute_bounds(len(items))
+        self._epsilon = self._compute_constraint_bounds(len(items))
         seconds = 0.0
         if self._given is None:
-            seconds = self._measure_losses(items, targets, weights, seed)
+            seconds = self._measure_unconstrained_loss(items, targets, weights, seed)
         self._watcher = DualWatcher(
             self._epsilon,
             self._ascent,
@@ -329,7 +329,7 @@ class PrimalDualLearner(TorchLearner):
 
         The module must be in eval mode, as it is after `fit`.
         """
-        state = self._get_state()
+        state = self._get_fitted_network()
         _, features = call_with_features(state.module, state.head, batch)
         return self._dual_head(full_precision(features))
 
@@ -351,13 +351,13 @@ class PrimalDualLearner(TorchLearner):
         tensors, facts = saving.load_learner(Path(folder) / "dual_head", "DualHead")
         own = {
             name: value.to(self._device)
-            for name, value in saving.strip_prefix("head.", tensors).items()
+            for name, value in saving.strip_tensor_prefix("head.", tensors).items()
         }
         self._dual_head = DualHead.restore_state(own, facts["recipe"])
         self._duals, self._epsilon = tensors["duals"].numpy(), tensors["epsilon"].numpy()
         self.unconstrained_loss = self.head_report = None
 
-    def _compute_bounds(self, count: int) -> Floats:
+    def _compute_constraint_bounds(self, count: int) -> Floats:
         """The given bounds as ``(m,)``."""
         if self._given is None or self._given.ndim == 0:
             return np.full(count, np.nan if self._given is None else float(self._given))
@@ -368,7 +368,7 @@ class PrimalDualLearner(TorchLearner):
             )
         return self._given.copy()
 
-    def _measure_losses(
+    def _measure_unconstrained_loss(
         self, items: Items, targets: Array, weights: Array | None, seed: int
     ) -> float:
         """Set epsilon by a training without constraints; return its seconds."""
@@ -395,7 +395,7 @@ class PrimalDualLearner(TorchLearner):
         self._duals = np.full(len(self._epsilon), np.nan)
         self._duals[self._watcher.positions] = self._watcher.values.cpu().numpy()
         self._dual_head = DualHead(self._recipe)
-        features = full_precision(self._labelled_features(labelled))
+        features = full_precision(self._compute_labelled_features(labelled))
         self.head_report = self._dual_head.fit(
             features, self._watcher.values, labelled.weights, seed=seed
         )
