@@ -68,8 +68,8 @@ def check_label_range(targets: Tensor, classes: bool, outputs: int) -> None:
         wrong = low if low < 0 else high
         place = _find_first_label(targets == wrong)
         raise BadInput(
-            f"label {wrong} of item {place} is out of range; the module has {outputs} classes, 0 to "
-            f"{outputs - 1}"
+            f"label {wrong} of item {place} is out of range; the module has {outputs} classes, "
+            f"0 to {outputs - 1}"
         )
 
 

@@ -88,65 +88,60 @@ def pseudo_labels(
     return values[items, (noise * values.shape[1]).long()]
 
 
-class MemoryRows:
-    """Rows in memory: NumPy arrays for the CPU, tensors on other devices."""
+class RepresentationRows:
+    """Rows of representations, in memory or in files ``folder/NAME.npy``.
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    In memory they are NumPy arrays for the CPU and tensors on other devices. Files get their names
+    when they are complete.
+    """
+
+    def __init__(self, count: int, folder: Path | None = None) -> None:
+        self._count, self._folder = count, folder
         self._rows: dict[str, Tensor] = {}
+        self._files: dict[str, np.memmap] = {}
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
 
-    def put(self, first: int, rows: Mapping[str, Tensor]) -> None:
+    def write_rows(self, first: int, rows: Mapping[str, Tensor]) -> None:
         """Store rows ``first`` and following of all representations."""
         for name, values in rows.items():
+            part = slice(first, first + len(values))
+            if self._folder is not None:
+                self._write_to_file(name, part, _convert_to_numpy(name, values))
+                continue
             if name not in self._rows:
                 self._rows[name] = values.new_empty((self._count, *values.shape[1:]))
-            self._rows[name][first : first + len(values)] = values
+            self._rows[name][part] = values
 
-    def close(self) -> dict[str, Array]:
-        """All rows by name."""
-        return {
+    def _write_to_file(self, name: str, part: slice, array: HostArray) -> None:
+        if name not in self._files:
+            shape = (self._count, *array.shape[1:])
+            self._files[name] = np.lib.format.open_memmap(
+                self._name_partial_file(name), mode="w+", dtype=array.dtype, shape=shape
+            )
+        self._files[name][part] = array
+
+    def finish_rows(self) -> dict[str, Array]:
+        """All rows by name; those of files are mapped."""
+        found: dict[str, Array] = {
             name: _convert_to_numpy(name, rows) if rows.device.type == "cpu" else rows
             for name, rows in self._rows.items()
         }
-
-    def drop(self) -> None:
-        """Discard rows if `close` was not called."""
-
-
-class FileRows:
-    """Rows in ``folder/NAME.npy``; files get their names when complete."""
-
-    def __init__(self, count: int, folder: Path) -> None:
-        self._count, self._folder = count, folder
-        self._files: dict[str, np.memmap] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def put(self, first: int, rows: Mapping[str, Tensor | HostArray]) -> None:
-        """Store rows ``first`` and following of all representations."""
-        for name, values in rows.items():
-            array = _convert_to_numpy(name, values) if isinstance(values, Tensor) else values
-            if name not in self._files:
-                shape = (self._count, *array.shape[1:])
-                self._files[name] = np.lib.format.open_memmap(
-                    self._partial(name), mode="w+", dtype=array.dtype, shape=shape
-                )
-            self._files[name][first : first + len(array)] = array
-
-    def close(self) -> dict[str, Array]:
-        """All rows by name, mapped from their files."""
-        names = list(self._files)
-        for name in names:
+        for name in list(self._files):
             self._files.pop(name).flush()
-            self._partial(name).replace(self._folder / f"{name}.npy")
-        return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in names}
+            path = self._name_partial_file(name).with_name(f"{name}.npy")
+            self._name_partial_file(name).replace(path)
+            found[name] = np.load(path, mmap_mode="r")
+        return found
 
-    def drop(self) -> None:
-        """Remove incomplete files."""
+    def remove_partial_files(self) -> None:
+        """Remove files that are not complete."""
         for name in list(self._files):
             del self._files[name]
-            self._partial(name).unlink(missing_ok=True)
+            self._name_partial_file(name).unlink(missing_ok=True)
 
-    def _partial(self, name: str) -> Path:
+    def _name_partial_file(self, name: str) -> Path:
+        assert self._folder is not None
         return self._folder / f".{name}.npy.partial"
 
 
@@ -237,18 +232,18 @@ class NetworkReader:
         if not len(items):
             raise BadInput("no items to represent; give at least one")
         self._prepare_representations(names)
-        kept = MemoryRows(len(items)) if folder is None else FileRows(len(items), Path(folder))
+        kept = RepresentationRows(len(items), None if folder is None else Path(folder))
         dtype = get_dtype(state.module)
         done = 0
         with evaluation_mode(state.module), ExitStack() as stack:
-            stack.callback(kept.drop)
+            stack.callback(kept.remove_partial_files)
             for given in iterate_batches(items, self._batch_size):
                 batch = prepare_batch(given, self._device, dtype)
-                kept.put(done, self._rows(batch, names))
+                kept.write_rows(done, self._rows(batch, names))
                 done += batch_length(batch)
                 if self._progress is not None:
                     self._progress("representing", done, len(items))
-            return kept.close()
+            return kept.finish_rows()
 
     def offered(self) -> list[str]:
         """The representations that this learner can give after training."""

@@ -48,10 +48,10 @@ from labelwise.learners.training import (
     StoppingRule,
     TrainingOutcome,
     TrainingWatcher,
+    apply_batch_loss,
     autocast_context,
     check_accuracy_use,
     check_finite,
-    compute_item_losses,
     draw_batches,
     mark_correct_items,
 )
@@ -456,9 +456,7 @@ class _StackedSteps:
         batch = self._gather_stacked_batch(positions, places)
         with autocast_context(self._device, self._settings.amp):
             outputs = self.stack.outputs(batch).flatten(0, 1)
-            losses = compute_item_losses(self._settings.loss, outputs, targets).reshape(
-                places.shape
-            )
+            losses = apply_batch_loss(self._settings.loss, outputs, targets).reshape(places.shape)
         if self._weights is not None:
             losses = losses * self.sets.gather_values(self._weights, places)
         if not self._settings.needs_accuracy:

@@ -210,7 +210,7 @@ def mark_correct_items(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.argmax(dim=1) == targets).float()
 
 
-def item_losses(
+def compute_losses(
     module: nn.Module,
     labelled: LabelledItems,
     loss: Loss,
@@ -269,7 +269,7 @@ class _StepLoop:
         targets = self._labelled.targets[places]
         with autocast_context(self._device, self._settings.amp):
             outputs = call_module(self._module, batch)
-            losses = compute_item_losses(self._settings.loss, outputs, targets)
+            losses = apply_batch_loss(self._settings.loss, outputs, targets)
             steered = self._apply_watchers(losses, outputs, targets, places)
         self._optimizer.zero_grad(set_to_none=True)
         objective = self._compute_training_objective(self._apply_item_weights(steered, places))
@@ -285,7 +285,9 @@ class _StepLoop:
 
     def all_losses(self, loss: Loss | None = None) -> Tensor:
         """The losses of all items, in eval mode."""
-        return item_losses(self._module, self._labelled, loss or self._settings.loss, self._device)
+        return compute_losses(
+            self._module, self._labelled, loss or self._settings.loss, self._device
+        )
 
     def _apply_watchers(
         self, losses: Tensor, outputs: Tensor, targets: Tensor, places: Tensor
@@ -333,7 +335,7 @@ class _KeptEpoch:
             watcher.restore(snapshot)
 
 
-def compute_item_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+def apply_batch_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Check that the loss has one value per item; a reduced loss cannot be weighted."""
     losses = loss(outputs, targets)
     if losses.shape != outputs.shape[:1]:
@@ -391,5 +393,5 @@ def _measure_validation_items(
 ) -> EpochMeasure:
     losses = [settings.loss, mark_correct_items] if settings.needs_accuracy else [settings.loss]
     weights = labelled.weights.to(device)
-    means = [(item_losses(module, labelled, one, device) * weights).mean() for one in losses]
+    means = [(compute_losses(module, labelled, one, device) * weights).mean() for one in losses]
     return EpochMeasure(*(float(mean) for mean in means))

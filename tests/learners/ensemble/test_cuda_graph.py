@@ -52,7 +52,7 @@ def test_an_optimizer_with_counters_keeps_them_on_the_device():
 class OnCpu(CudaGraphStep):
     """Records by remembering the positions; replaying makes the step with what lies there."""
 
-    def _record(self, positions, places):
+    def _capture_graph(self, positions, places):
         static = places.clone()
 
         class Graph:

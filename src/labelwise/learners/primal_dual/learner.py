@@ -49,7 +49,12 @@ from labelwise.learners.network_reader import full_precision
 from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, DualHeadRecipe, DualHeadReport
 from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import LabelledItems, TrainingWatcher, compute_item_losses
+from labelwise.learners.training import (
+    LabelledItems,
+    TrainingWatcher,
+    apply_batch_loss,
+    compute_losses,
+)
 
 SLACK = 1.15  # Default epsilon relative to the unconstrained loss: the middle of [1.05, 1.25]
 FLOOR = 1e-3  # Smallest default epsilon relative to the loss at the start
@@ -112,7 +117,7 @@ class DualWatcher(TrainingWatcher):
         """``lambda l'`` if the constraints have a separate loss."""
         if self._ascent.loss is None:
             return None
-        losses = compute_item_losses(self._ascent.loss, outputs, targets)
+        losses = apply_batch_loss(self._ascent.loss, outputs, targets)
         self._before = losses.detach()
         return self.values[positions] * losses / self._scale
 
@@ -158,17 +163,12 @@ class DualWatcher(TrainingWatcher):
             self._scale = float((self._weights * (1 + self.values)).sum() / self._weights.sum())
 
 
-class UnconstrainedWatcher(TrainingWatcher):
-    """Records the mean loss at the start and at the end of an unconstrained training."""
+class FirstLossWatcher(TrainingWatcher):
+    """Records the mean loss of the first batch, before the first step."""
 
     def __init__(self, loss: Loss | None) -> None:
         self._loss = loss
         self.start: float | None = None
-        self.end = 0.0
-
-    def begin(self, labelled: LabelledItems) -> None:
-        """Store the weights."""
-        self._weights = labelled.weights
 
     def extra(self, positions: Tensor, outputs: Tensor, targets: Tensor) -> Tensor | None:
         """Add nothing; record a separate loss of the constraints."""
@@ -180,21 +180,6 @@ class UnconstrainedWatcher(TrainingWatcher):
         """Record the losses of the first batch."""
         if self.start is None:
             self.start = float(losses.mean())
-
-    def epoch_done(
-        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
-    ) -> None:
-        """Record the mean loss in eval mode."""
-        self.end = float((losses(self._loss) * self._weights).sum() / self._weights.sum())
-
-    def snapshot(self) -> float:
-        """The mean loss of this epoch."""
-        return self.end
-
-    def restore(self, snapshot: object) -> None:
-        """Restore the loss of the best epoch."""
-        assert isinstance(snapshot, float)
-        self.end = snapshot
 
 
 class PrimalDualLearner(TorchLearner):
@@ -286,7 +271,7 @@ class PrimalDualLearner(TorchLearner):
             _check_epsilon(self._given)
         self._recipe = replace(PAPER, lr=dual_lr) if dual_head == "paper" else dual_head
         self._dual_head = DualHead(self._recipe)
-        self._watcher: DualWatcher | UnconstrainedWatcher | None = None
+        self._watcher: DualWatcher | FirstLossWatcher | None = None
         self._duals, self._epsilon = np.empty(0), np.empty(0)
         self.unconstrained_loss: float | None = None
         self.head_report: DualHeadReport | None = None
@@ -375,13 +360,18 @@ class PrimalDualLearner(TorchLearner):
         before = self._fitted
         if before is not None and self._warm_start:  # train a copy: `fit` continues with the module
             self._fitted = replace(before, module=copy.deepcopy(before.module))
-        self._watcher = watcher = UnconstrainedWatcher(self._ascent.loss)
+        self._watcher = watcher = FirstLossWatcher(self._ascent.loss)
         try:
             report = super().fit(items, targets, weights, seed=seed)
+            trained = self._get_fitted_network()
+            assert trained.labelled is not None
+            loss = self._ascent.loss or self._settings.loss
+            losses = compute_losses(trained.module, trained.labelled, loss, self._device)
         finally:
             self._fitted = before
-        self.unconstrained_loss = watcher.end
-        self._epsilon[:] = max(SLACK * watcher.end, FLOOR * (watcher.start or 0.0))
+        own = trained.labelled.weights
+        self.unconstrained_loss = float((losses * own).sum() / own.sum())
+        self._epsilon[:] = max(SLACK * self.unconstrained_loss, FLOOR * (watcher.start or 0.0))
         return report.seconds
 
     def _watchers(self) -> list[TrainingWatcher]:
