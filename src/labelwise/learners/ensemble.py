@@ -12,9 +12,7 @@ Estimation Using Deep Ensembles", NeurIPS 2017.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +29,8 @@ from labelwise.learners.network import call_module, call_with_features, get_line
 from labelwise.learners.network_reader import derive_predictions, full_precision
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.stacked_training import NetworkStack, can_stack, train_together
-from labelwise.learners.torch_learner import TorchLearner
+from labelwise.learners.torch_learner import TorchLearner, TrainingStart
 from labelwise.learners.training import (
-    LabelledItems,
     TrainingOutcome,
     autocast_context,
     is_mixed_precision,
@@ -136,22 +133,10 @@ class EnsembleLearner(TorchLearner):
 
         Reports the mean loss, the maximum number of epochs, and whether all stopped early.
         """
-        begin = time.perf_counter()
         self._seeds = derive_member_seeds(check_seed(seed), len(self._seeds))
-        with seed_torch(seed, self._device):
-            start = self._prepare(inputs, targets, weights, seed)
-            outcomes = self._train_members(
-                _get_ensemble_members(start.module), start.labelled, start.validation
-            )
-            start.module.eval()
-            whole = TrainingOutcome(
-                float(np.mean([outcome.loss for outcome in outcomes])),
-                max(outcome.epochs for outcome in outcomes),
-                all(outcome.converged for outcome in outcomes),
-            )
-            report = self._finish(start, whole)
+        report = super().fit(inputs, targets, weights, seed=seed)
         self._reset_network_stack()
-        return replace(report, seconds=time.perf_counter() - begin)
+        return report
 
     def _count_network_outputs(self) -> int:
         return get_linear_layer(self.members[0], self._get_fitted_network().head).out_features
@@ -174,35 +159,31 @@ class EnsembleLearner(TorchLearner):
         super().load(folder)
         self._reset_network_stack()
 
+    def _train_module(self, start: TrainingStart) -> TrainingOutcome:
+        outcomes = self._train_members(start, _get_ensemble_members(start.module))
+        start.module.eval()
+        return TrainingOutcome(
+            float(np.mean([outcome.loss for outcome in outcomes])),
+            max(outcome.epochs for outcome in outcomes),
+            all(outcome.converged for outcome in outcomes),
+        )
+
     def _train_members(
-        self, members: list[nn.Module], labelled: LabelledItems, validation: LabelledItems | None
+        self, start: TrainingStart, members: list[nn.Module]
     ) -> list[TrainingOutcome]:
-        settings, device = self._settings, self._device
-        self.batched = can_stack(members, labelled, settings, device)
+        given: dict[str, Any] = {
+            "device": self._device,
+            "validation": start.validation,
+            "progress": self._progress,
+        }
+        labelled, settings = start.labelled, self._settings
+        self.batched = can_stack(members, labelled, settings, self._device)
         if self.batched:
-            return train_together(
-                members,
-                labelled,
-                settings,
-                seeds=self._seeds,
-                device=device,
-                validation=validation,
-                progress=self._progress,
-            )
+            return train_together(members, labelled, settings, seeds=self._seeds, **given)
         outcomes = []
         for module, seed in zip(members, self._seeds, strict=True):
-            with seed_torch(seed, device):
-                outcomes.append(
-                    train(
-                        module,
-                        labelled,
-                        settings,
-                        seed=seed,
-                        device=device,
-                        validation=validation,
-                        progress=self._progress,
-                    )
-                )
+            with seed_torch(seed, self._device):
+                outcomes.append(train(module, labelled, settings, seed=seed, **given))
         return outcomes
 
     def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:

@@ -101,8 +101,11 @@ def fit_logistic(
     from scipy.optimize import minimize  # takes a quarter of a second to import
 
     problem = _LogisticProblem(coordinates, targets, classes, weights, penalty)
-    own, offsets, iterations, converged = *problem.make_zeros(), 0, False
-    if start is not None:
+    iterations, converged = 0, False
+    if start is None:
+        own = np.zeros((len(weights), classes, coordinates.shape[1]))
+        offsets = np.zeros((len(weights), classes))
+    else:
         own, offsets = (
             start.coefficients,
             start.offsets + problem.multiply_means(start.coefficients),
@@ -139,9 +142,6 @@ class _LogisticProblem:
         self._shape = len(weights), classes, coordinates.shape[1]
         self._means = weights @ coordinates / weights.sum(axis=1, keepdims=True)
         self._total, self._items = weights.sum(), np.arange(len(targets))
-
-    def make_zeros(self) -> tuple[Floats, Floats]:
-        return np.zeros(self._shape), np.zeros(self._shape[:2])
 
     def split_numbers(self, flat: Floats, scale: Floats) -> tuple[Floats, Floats]:
         """Coefficients and offsets from the scaled numbers of the search."""

@@ -31,7 +31,7 @@ Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -417,7 +417,9 @@ class NeuronLearner:
     ) -> None:
         """Store the options of `fit_neuron`."""
         _check_neuron_options(p, activation, bias, starts)
-        self._p, self._activation, self._bias, self._starts = p, activation, bias, starts
+        self._p, self._activation = p, activation
+        self._options: dict[str, Any] = {"p": p, "activation": activation}
+        self._options |= {"bias": bias, "starts": starts}
         self._fit: NeuronFit | None = None
 
     @property
@@ -439,16 +441,7 @@ class NeuronLearner:
         y|^p``.
         """
         begin = time.perf_counter()
-        self._fit = fit_neuron(
-            inputs,
-            targets,
-            weights,
-            p=self._p,
-            activation=self._activation,
-            bias=self._bias,
-            starts=self._starts,
-            seed=seed,
-        )
+        self._fit = fit_neuron(inputs, targets, weights, seed=seed, **self._options)
         values = np.asarray(to_numpy(targets), dtype=np.float64)
         shares = np.ones(len(values))
         if weights is not None:

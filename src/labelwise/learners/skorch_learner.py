@@ -86,7 +86,7 @@ class SkorchLearner(TorchLearner):
         self._make_net = net if callable(net) and not hasattr(net, "get_params") else lambda: net
         first = self._make_weighted_net()
         super().__init__(
-            self._make_skorch_module,
+            lambda: _wrap_skorch_module(self._make_weighted_net().initialize()),
             head=head,
             loss=self._choose_skorch_loss(first),
             device=first.device,
@@ -149,9 +149,6 @@ class SkorchLearner(TorchLearner):
         if isinstance(net, self._skorch.NeuralNetClassifier):
             return "cross_entropy"
         return "mse" if isinstance(net, self._skorch.NeuralNetRegressor) else squared_error
-
-    def _make_skorch_module(self) -> nn.Module:
-        return _wrap_skorch_module(self._make_weighted_net().initialize())
 
 
 def _import_skorch() -> ModuleType:

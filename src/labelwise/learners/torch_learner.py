@@ -235,16 +235,7 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         begin = time.perf_counter()
         with seed_torch(seed, self._device):
             start = self._prepare(inputs, targets, weights, seed)
-            outcome = train(
-                start.module,
-                start.labelled,
-                self._settings,
-                seed=seed,
-                device=self._device,
-                validation=start.validation,
-                watchers=self._watchers(),
-                progress=self._progress,
-            )
+            outcome = self._train_module(start)
             report = self._finish(start, outcome)
         return replace(report, seconds=time.perf_counter() - begin)
 
@@ -297,6 +288,19 @@ class TorchLearner(NetworkReader, EstimatorMethods):
             whole, classes, self._validation, self._loss_name, seed, outputs=outputs
         )
         return TrainingStart(module, head, labelled, validation, classes, seed)
+
+    def _train_module(self, start: TrainingStart) -> TrainingOutcome:
+        """Train the module in place."""
+        return train(
+            start.module,
+            start.labelled,
+            self._settings,
+            seed=start.seed,
+            device=self._device,
+            validation=start.validation,
+            watchers=self._watchers(),
+            progress=self._progress,
+        )
 
     def _finish(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
         """The part of `fit` after the training; the report has no time yet."""

@@ -116,22 +116,7 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
 
 
 class VariationalMembers(Members):
-    """Draws from a variational last layer.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> from labelwise.learners.torch_learner import TorchLearner
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> learner = TorchLearner(make, epochs=20, members=VariationalMembers(count=30))
-        >>> report = learner.fit(inputs, targets, seed=0)
-        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
-        (60, 30, 2)
-        >>> type(learner.head).__name__
-        'VariationalLinear'
-    """
+    """Draws from a variational last layer."""
 
     def __init__(
         self,
@@ -168,11 +153,10 @@ class VariationalMembers(Members):
             raise BadInput(
                 "the module is its own head and cannot be exchanged; make nn.Sequential(nn.Linear)"
             )
+        # The divergence in the units of the loss: those of the cross entropy need no factor.
+        factor = 1.0 if self._noise is None else 2 * self._noise / layer.out_features
         new = VariationalLinear(
-            layer,
-            prior_scale=self._prior_scale,
-            start=self._start,
-            factor=self._annealing_factor(layer),
+            layer, prior_scale=self._prior_scale, start=self._start, factor=factor
         )
         for parent in list(module.modules()):
             for name, child in list(parent._modules.items()):
@@ -206,7 +190,3 @@ class VariationalMembers(Members):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the seed."""
         self._seed, self._draws = int(tensors["seed"]), None
-
-    def _annealing_factor(self, layer: nn.Linear) -> float:
-        """Factor that scales the divergence to the units of the loss; 1 for the cross entropy."""
-        return 1.0 if self._noise is None else 2 * self._noise / layer.out_features
