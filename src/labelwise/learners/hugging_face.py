@@ -11,13 +11,12 @@ Reference: T. Wolf and others, "Transformers: State-of-the-Art Natural Language 
 EMNLP 2020, System Demonstrations.
 """
 
-import importlib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 
 
 class HuggingFaceClassifier(nn.Module):
@@ -49,9 +48,11 @@ class HuggingFaceClassifier(nn.Module):
     def __init__(self, model: Any) -> None:
         """Wrap a model such as that of ``AutoModelForSequenceClassification.from_pretrained``."""
         super().__init__()
-        if not isinstance(model, _import_transformers().PreTrainedModel):
+        with require_extra("HuggingFaceClassifier needs the package transformers", "huggingface"):
+            from transformers import PreTrainedModel
+        if not isinstance(model, PreTrainedModel):
             raise BadInput(f"a model of transformers is needed; got {type(model).__name__}")
-        self.model = model
+        self.model: Any = model
 
     @property
     def class_names(self) -> list[str]:
@@ -110,12 +111,3 @@ class HuggingFaceClassifier(nn.Module):
         config = self.model.config
         found: int | None = getattr(config, "pad_token_id", None)
         return found
-
-
-def _import_transformers() -> Any:
-    try:
-        return importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingDependency(
-            "HuggingFaceClassifier needs the package transformers; pip install transformers"
-        ) from error

@@ -13,13 +13,11 @@ neural network library that wraps PyTorch", 2017.
 """
 
 import copy
-import importlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset
 
 from labelwise.arrays import Array
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 from labelwise.learner import FitReport
 from labelwise.learners import labels
 from labelwise.learners.inputs import Batch, Items, ItemSubset, as_items, prepare_batch
@@ -82,7 +80,9 @@ class SkorchLearner(TorchLearner):
 
         The other arguments are those of `TorchLearner`.
         """
-        self._skorch = _import_skorch()
+        with require_extra("SkorchLearner needs the package skorch", "skorch"):
+            import skorch
+        self._skorch = skorch
         self._make_net = net if callable(net) and not hasattr(net, "get_params") else lambda: net
         first = self._make_weighted_net()
         super().__init__(
@@ -149,15 +149,6 @@ class SkorchLearner(TorchLearner):
         if isinstance(net, self._skorch.NeuralNetClassifier):
             return "cross_entropy"
         return "mse" if isinstance(net, self._skorch.NeuralNetRegressor) else squared_error
-
-
-def _import_skorch() -> ModuleType:
-    try:
-        return importlib.import_module("skorch")
-    except ImportError as error:
-        raise MissingDependency(
-            "SkorchLearner needs the package skorch; pip install skorch"
-        ) from error
 
 
 class _WeightedLoss:
