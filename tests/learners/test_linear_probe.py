@@ -44,7 +44,7 @@ def test_logistic_matches_scikit_learn(count, width, largest):
     for own, coefficients, offsets in zip(masked, fitted.coefficients, fitted.offsets, strict=True):
         mean = own @ rows / own.sum()
         slow = fit_slowly(rows - mean, targets, 3, own, 0.7)
-        mine = rows @ span.expand(coefficients.T) + offsets
+        mine = rows @ span.expand_coefficients(coefficients.T) + offsets
         np.testing.assert_allclose(
             softmax(mine, axis=1), slow.predict_proba(rows - mean), atol=1e-5
         )

@@ -100,11 +100,11 @@ class PartialFeatures:
         broken: dict[int, str] = {}
         done = len(items) - len(missing)
 
-        def report(done: int) -> None:
+        def report_encoded(done: int) -> None:
             if progress is not None:
                 progress(stage, done, len(items))
 
-        report(done)
+        report_encoded(done)
         wanted = [items[place] for place in missing]
         for batch in encode_batches(self._encoder, wanted, batch_size=batch_size):
             self._append_feature_rows(
@@ -112,7 +112,7 @@ class PartialFeatures:
             )
             broken |= {missing[place]: reason for place, reason in batch.broken.items()}
             done += len(batch.places) + len(batch.broken)
-            report(done)
+            report_encoded(done)
         self._save_feature_rows()
         log.info("%s: %d items encoded", self._encoder.name, len(missing))
         reasons = {keys[place]: reason for place, reason in broken.items()}

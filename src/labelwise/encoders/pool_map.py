@@ -85,13 +85,13 @@ def fit_map_preparation(sample: NDArray[np.generic], table: bool) -> Prepare:
     spread = np.sqrt(np.nansum((finite - mean) ** 2, axis=0) / np.maximum(known, 1))
     scale = np.where(spread > 1e-12, spread, 1.0) * np.sqrt(flat.shape[1])
 
-    def prepare(given: NDArray[np.generic]) -> Vectors:
+    def prepare_map_rows(given: NDArray[np.generic]) -> Vectors:
         found = given.reshape(len(given), -1).astype(np.float32)
         found = np.where(np.isfinite(found), found - mean, 0)
         lengths = np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return np.asarray(found / (scale if table else lengths), dtype=np.float32)
 
-    return prepare
+    return prepare_map_rows
 
 
 def choose_duplicate_limit(vectors: Vectors) -> float:

@@ -45,7 +45,7 @@ class RowSpan(NamedTuple):
     basis: Floats | None
     squares: Floats  # ``(r,)``, squared norms of the columns of the coordinates
 
-    def expand(self, coefficients: Floats) -> Floats:
+    def expand_coefficients(self, coefficients: Floats) -> Floats:
         """Coefficients ``(r, K)`` of the coordinates as those of the rows, ``(d, K)``."""
         return coefficients if self.basis is None else self.basis @ coefficients
 

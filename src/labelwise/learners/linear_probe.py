@@ -218,7 +218,7 @@ class LinearProbe(TunedModel):
         heat = tuning.temperature
         self._state = _ProbeState(
             mean=mean,
-            coefficients=span.expand(own) / (scale * heat),
+            coefficients=span.expand_coefficients(own) / (scale * heat),
             offsets=offsets / heat,
             scale=scale * heat,
             basis=span.basis,
@@ -318,7 +318,7 @@ class LinearProbe(TunedModel):
         noise = max(float(np.mean(fitted.errors**2)), 1e-12 * spread)
         self._state = _ProbeState(
             mean=mean,
-            coefficients=span.expand(fitted.coefficients) / scale,
+            coefficients=span.expand_coefficients(fitted.coefficients) / scale,
             offsets=centre,
             scale=scale,
             basis=span.basis,

@@ -100,12 +100,14 @@ def _find_output_layers(
 ) -> list[str]:
     given: dict[str, tuple[Tensor, int]] = {}
 
-    def remember(name: str, output: object) -> None:
+    def keep_layer_output(name: str, output: object) -> None:
         if isinstance(output, Tensor):
             given[name] = output, output._version
 
     handles = [
-        layer.register_forward_hook(lambda _, __, output, name=name: remember(name, output))
+        layer.register_forward_hook(
+            lambda _, __, output, name=name: keep_layer_output(name, output)
+        )
         for name, layer in layers.items()
     ]
     try:

@@ -307,12 +307,12 @@ class NetworkReader:
         """Sketches of gradients: of the values, or of the loss of the predicted class."""
         state = self._get_fitted_network()
 
-        def reduce(outputs: Tensor) -> Tensor:
+        def reduce_outputs(outputs: Tensor) -> Tensor:
             if not state.classes:
                 return outputs.sum(dim=1)
             return -outputs.log_softmax(dim=1).amax(dim=1)
 
-        return sketch_gradients(state.module, batch, reduce, self._projections)
+        return sketch_gradients(state.module, batch, reduce_outputs, self._projections)
 
     def _represent_gradients(
         self, batch: Batch, outputs: Tensor, several: Tensor | None

@@ -285,13 +285,15 @@ class NetworkStack:
     def outputs_and_features(self, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
         """``(M, b, K)`` and ``(M, b, d)`` for a shared batch."""
 
-        def both(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        def call_with_head(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
             return call_with_features(module, f"base.{head}", batch)
 
-        outputs, features = self._vmap_networks(both, batch, None)
+        outputs, features = self._vmap_networks(call_with_head, batch, None)
         return outputs, features
 
-    def write(self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None) -> None:
+    def write_states(
+        self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None
+    ) -> None:
         """Copy stacked states to all modules or to those with these numbers."""
         with torch.no_grad():
             for number in range(len(self)) if numbers is None else numbers:
@@ -302,10 +304,10 @@ class NetworkStack:
     def _vmap_networks(
         self, function: Callable[[nn.Module, Batch], Any], batch: Batch, axis: int | None
     ) -> Any:
-        def one(state: dict[str, Tensor], batch: Batch) -> Any:
+        def call_network(state: dict[str, Tensor], batch: Batch) -> Any:
             return function(ModuleWithState(self.base, state), batch)
 
-        return vmap(one, in_dims=(0, axis), randomness="different")(self.state, batch)
+        return vmap(call_network, in_dims=(0, axis), randomness="different")(self.state, batch)
 
 
 def can_stack(
@@ -334,7 +336,7 @@ def can_stack(
         try:
             steps = _StackedSteps(NetworkStack(modules), labelled, settings, device)
             size = min(len(steps.sets), settings.batch_size)
-            losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
+            losses, _ = steps.compute_losses(np.tile(np.arange(size), (len(modules), 1)))
             losses.sum().backward()  # type: ignore[no-untyped-call]
         except Exception:  # vmap failed; other errors recur in training
             return False
@@ -380,7 +382,7 @@ def train_together(
             if held is not None and (own := losses[number]) is not None:
                 check_finite(own.loss, f"the validation loss {which}", held.each[number], settings)
         # Watchers see ordinary modules, with the parameters of this epoch.
-        steps.stack.write(steps.stack.state, list(watching))
+        steps.stack.write_states(steps.stack.state, list(watching))
         for number, watcher in watching.items():
             watcher.epoch_done(modules[number], epoch, settings.epochs, _reject_stacked_losses)
         if progress is not None:
@@ -388,7 +390,7 @@ def train_together(
         stopping.update(epoch, measured, losses)
         if not stopping.running:
             break
-    return stopping.end()
+    return stopping.restore_best_epochs()
 
 
 class _StackedSteps:
@@ -439,14 +441,14 @@ class _StackedSteps:
 
     def _make_stacked_step(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """Make one step and add its losses to those of the epoch."""
-        losses, hits = self.losses(positions, places)
+        losses, hits = self.compute_losses(positions, places)
         self._optimizer.zero_grad(set_to_none=True)
         losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._total += losses.detach().sum(dim=1)
         self._right += hits
 
-    def losses(
+    def compute_losses(
         self, positions: NDArray[np.int64], places: Tensor | None = None
     ) -> tuple[Tensor, Tensor | float]:
         """Weighted losses ``(M, b)`` of items, and hits ``(M,)`` if stopping depends on them."""
@@ -526,11 +528,11 @@ class _StoppingState:
         self._keep_network_states([number for number in ended if number not in self._safe])
         self.running = [number for number in self.running if number not in ended]
 
-    def end(self) -> list[TrainingOutcome]:
+    def restore_best_epochs(self) -> list[TrainingOutcome]:
         """Write the kept states to the modules."""
         self._keep_network_states([number for number in self.running if number not in self._safe])
         assert self._kept is not None
-        self._stack.write(self._kept)
+        self._stack.write_states(self._kept)
         for module in self._stack.modules:
             module.eval()
         return self._outcomes

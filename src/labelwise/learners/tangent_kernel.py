@@ -76,11 +76,11 @@ def tangent_kernel(
     def compute_gradients(items: Tensor, output: int) -> Tensor:
         """``(c, P)``: the gradient of one output for every item."""
 
-        def value(weights: dict[str, Tensor], item: Tensor) -> Tensor:
+        def compute_output(weights: dict[str, Tensor], item: Tensor) -> Tensor:
             outputs: Tensor = functional_call(network, weights, (item[None],))
             return outputs.reshape(-1)[output]
 
-        found = vmap(grad(value), in_dims=(None, 0))(weights, items)
+        found = vmap(grad(compute_output), in_dims=(None, 0))(weights, items)
         return torch.cat([gradient.flatten(1) for gradient in found.values()], dim=1)
 
     with torch.no_grad():

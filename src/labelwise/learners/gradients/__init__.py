@@ -96,7 +96,7 @@ def gradient_norms_and_products(
         vector = _check_gradient_vector(vector, module, parameters)
     tally = GradientTally(len(targets), targets.device, vector)
 
-    def losses(rows: slice, mark: Callable[[object], None]) -> Tensor:
+    def compute_part(rows: slice, mark: Callable[[object], None]) -> Tensor:
         some = _map_input_tensors(inputs, lambda tensor: tensor[rows])
         return _compute_losses_by_item(module, some, targets[rows], loss, mark)
 
@@ -104,8 +104,8 @@ def gradient_norms_and_products(
         with evaluation_mode(module), torch.enable_grad():
             left = tally_batch(
                 module,
-                lambda mark: losses(slice(None), mark),
-                lambda mark: losses(slice(1), mark),
+                lambda mark: compute_part(slice(None), mark),
+                lambda mark: compute_part(slice(1), mark),
                 tally,
             )
             if left:

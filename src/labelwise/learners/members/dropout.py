@@ -113,8 +113,8 @@ class DropoutMembers(Members):
         """Apply the member's masks in dropout layers; yield the number of calls of each layer."""
         met = dict.fromkeys(_find_dropout_layers(module), 0)
 
-        def hook(name: str) -> Callable[[_DropoutNd, object, Tensor], Tensor]:
-            def drop(layer: _DropoutNd, _: object, values: Tensor) -> Tensor:
+        def make_mask_hook(name: str) -> Callable[[_DropoutNd, object, Tensor], Tensor]:
+            def apply_mask(layer: _DropoutNd, _: object, values: Tensor) -> Tensor:
                 if len(values) != count:
                     raise BadInput(
                         f"the first axis of what enters {name} must be the item; for {count} items "
@@ -125,10 +125,10 @@ class DropoutMembers(Members):
                 mask = masks.index_select(0, member.reshape(1))[0]
                 return _drop_units(layer, values, mask)
 
-            return drop
+            return apply_mask
 
         handles = [
-            layer.register_forward_hook(hook(name))
+            layer.register_forward_hook(make_mask_hook(name))
             for name, layer in _find_dropout_layers(module).items()
         ]
         try:

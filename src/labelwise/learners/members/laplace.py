@@ -62,7 +62,7 @@ class FullPosterior:
         """``(K e, K e)`` in the order of ``mean.flatten()``."""
         return torch.cholesky_inverse(self.factor)
 
-    def shifts(self, noise: Tensor) -> Tensor:
+    def transform_noise(self, noise: Tensor) -> Tensor:
         """``L^-T z``, whose covariance is the inverse of ``L L^T``."""
         flat = noise.flatten(1).T
         solved: Tensor = torch.linalg.solve_triangular(self.factor.T, flat, upper=True)
@@ -83,7 +83,7 @@ class KroneckerPosterior:
         basis = torch.kron(self.left, self.right)
         return (basis * self.variances.flatten()) @ basis.T
 
-    def shifts(self, noise: Tensor) -> Tensor:
+    def transform_noise(self, noise: Tensor) -> Tensor:
         """Scale noise in the rotated basis and rotate it back."""
         return self.left @ (noise * self.variances.sqrt()) @ self.right.T
 
@@ -174,7 +174,7 @@ class LaplaceMembers(Members):
         mean = self.posterior.mean
         rng = np.random.default_rng([int(self._facts[0]), DRAWS])
         noise = torch.from_numpy(rng.standard_normal((self.count, *mean.shape))).to(mean.device)
-        drawn = (mean + self.posterior.shifts(noise)).to(dtype)
+        drawn = (mean + self.posterior.transform_noise(noise)).to(dtype)
         has_bias = bool(self._facts[1])
         self._draws = (drawn[..., :-1], drawn[..., -1]) if has_bias else (drawn, None)
 

@@ -43,7 +43,7 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
     the prior's, so weight decay pulls them towards the prior.
 
     >>> layer = VariationalLinear(nn.Linear(3, 2), start=1.0)
-    >>> mean, variance = layer.moments(torch.ones(1, 3))
+    >>> mean, variance = layer.compute_output_moments(torch.ones(1, 3))
     >>> variance.tolist()  # three weights and a bias, each of variance 1
     [[4.0, 4.0]]
     """
@@ -69,17 +69,17 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
         """One draw of every output, ``(b, K)``, in train mode; the means in eval mode."""
         if not self.training:
             return F.linear(inputs, self.weight, self.bias)
-        mean, variance = self.moments(inputs)
+        mean, variance = self.compute_output_moments(inputs)
         return mean + variance.clamp_min(SMALLEST_VARIANCE).sqrt() * torch.randn_like(mean)
 
-    def moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def compute_output_moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the outputs, ``(b, K)`` each."""
         mean = F.linear(inputs, self.weight, self.bias)
-        own = None if self.bias is None else self.scales()[1]
-        spread = self.scales()[0].square()
+        own = None if self.bias is None else self.compute_deviations()[1]
+        spread = self.compute_deviations()[0].square()
         return mean, F.linear(inputs.square(), spread, None if own is None else own.square())
 
-    def scales(self) -> tuple[Tensor, Tensor | None]:
+    def compute_deviations(self) -> tuple[Tensor, Tensor | None]:
         """Standard deviations of the weights ``(K, d)`` and of the biases ``(K,)``."""
         weight = self.prior_scale * self.weight_spread.exp()
         if self.bias_spread is None:
@@ -97,11 +97,11 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
         """The divergence, in the units of the loss."""
         return self.factor * self.divergence()
 
-    def draws(self, count: int, seed: int) -> tuple[Tensor, Tensor | None]:
+    def draw_weights(self, count: int, seed: int) -> tuple[Tensor, Tensor | None]:
         """Weights ``(count, K, d)`` and biases ``(count, K)``, the same on any device."""
         rng = np.random.default_rng([seed, DRAWS])
         drawn: list[Tensor | None] = []
-        for mean, scale in zip((self.weight, self.bias), self.scales(), strict=True):
+        for mean, scale in zip((self.weight, self.bias), self.compute_deviations(), strict=True):
             if scale is None:
                 drawn.append(None)
                 continue
@@ -180,7 +180,7 @@ class VariationalMembers(Members):
         if self._draws is None:
             layer = module.get_submodule(head)
             assert isinstance(layer, VariationalLinear)
-            self._draws = layer.draws(self.count, self._seed)
+            self._draws = layer.draw_weights(self.count, self._seed)
         return compute_head_outputs(features, *self._draws)
 
     def tensors(self) -> dict[str, Tensor]:
