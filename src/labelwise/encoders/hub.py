@@ -10,11 +10,13 @@ import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.arrays import Array
 from labelwise.encoders.encoder import SIDE, Features, Kind, check_features
 from labelwise.errors import BadInput, MissingDependency, first_line
 
@@ -76,7 +78,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
         )
         longest = min(int(getattr(network.config, "max_position_embeddings", 512)), 512)
 
-        def encode_texts(texts: Sequence[str]) -> Any:
+        def encode_texts(texts: Sequence[str]) -> Array:
             batch = tokenizer(
                 list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt"
             ).to(place)
@@ -89,7 +91,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
         return HubEncoder(name, kind, encode_texts, checksum=checksum, on_gpu=on_gpu)
     side, mean, deviation = _read_image_preparation(model, network.config)
 
-    def encode_images(images: NDArray[np.uint8]) -> Any:
+    def encode_images(images: NDArray[np.uint8]) -> Array:
         with torch.inference_mode():
             pixels = _scale_pixels(torch, images, mean, deviation, place).to(network.dtype)
             if hasattr(network, "get_image_features"):  # models of images and texts
@@ -109,7 +111,7 @@ def open_sentence_transformers(model: str, device: str) -> HubEncoder:
         name, model, lambda **local: tools.SentenceTransformer(model, device=place, **local)
     )
 
-    def encode_texts(texts: Sequence[str]) -> Any:
+    def encode_texts(texts: Sequence[str]) -> Array:
         return network.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
 
     checksum, on_gpu = _hash_network_parameters(torch, network), place != "cpu"
@@ -126,7 +128,7 @@ def open_timm(model: str, device: str) -> HubEncoder:
     network = network.eval().to(place)
     form = tools.data.resolve_model_data_config(network)
 
-    def encode_images(images: NDArray[np.uint8]) -> Any:
+    def encode_images(images: NDArray[np.uint8]) -> Array:
         with torch.inference_mode():
             pixels = _scale_pixels(torch, images, form["mean"], form["std"], place)
             return network(pixels).float().cpu().numpy()
@@ -136,7 +138,7 @@ def open_timm(model: str, device: str) -> HubEncoder:
     return HubEncoder(name, "images", encode_images, checksum=checksum, side=side, on_gpu=on_gpu)
 
 
-def _import_hub_libraries(library: str) -> tuple[Any, Any]:
+def _import_hub_libraries(library: str) -> tuple[ModuleType, ModuleType]:
     """Torch and the library."""
     try:
         return importlib.import_module("torch"), importlib.import_module(library)
@@ -184,7 +186,7 @@ def _check_hub_connection(name: str) -> None:
     )
 
 
-def _load_transformers_network(name: str, tools: Any, model: str) -> Any:
+def _load_transformers_network(name: str, tools: ModuleType, model: str) -> Any:
     """A model without its task; a pooling layer that its file does not hold is left out."""
     with _silence_transformers(tools.logging):  # what is missing is handled below
         network, found = _load_cached_hub_model(
@@ -203,7 +205,7 @@ def _load_transformers_network(name: str, tools: Any, model: str) -> Any:
 
 
 @contextlib.contextmanager
-def _silence_transformers(logging: Any) -> Iterator[None]:
+def _silence_transformers(logging: ModuleType) -> Iterator[None]:
     """No reports and progress bars of transformers."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -215,7 +217,7 @@ def _silence_transformers(logging: Any) -> Iterator[None]:
         logging.enable_progress_bar()
 
 
-def _choose_hub_device(torch: Any, device: str) -> str:
+def _choose_hub_device(torch: ModuleType, device: str) -> str:
     if device not in ("auto", "cpu", "cuda"):
         raise BadInput(f"device is auto, cpu or cuda; got {device!r}")
     gpu = torch.cuda.is_available()
@@ -224,7 +226,7 @@ def _choose_hub_device(torch: Any, device: str) -> str:
     return "cuda" if gpu and device != "cpu" else "cpu"
 
 
-def _hash_network_parameters(torch: Any, network: Any) -> str:
+def _hash_network_parameters(torch: ModuleType, network: Any) -> str:
     """SHA-256 of the parameters and their names."""
     total = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
@@ -255,7 +257,7 @@ def _read_image_preparation(
 
 
 def _scale_pixels(
-    torch: Any,
+    torch: ModuleType,
     images: NDArray[np.uint8],
     mean: Sequence[float],
     deviation: Sequence[float],

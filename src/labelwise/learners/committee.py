@@ -194,7 +194,7 @@ class ColumnLearner:
         """As the learner's, on its columns."""
         return self.learner.fit(inputs[:, self.columns], targets, weights, seed=seed)
 
-    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
         """As the learner's, on its columns."""
         return self.learner.represent(inputs[:, self.columns], names)
 

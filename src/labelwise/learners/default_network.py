@@ -154,7 +154,7 @@ class DefaultLearner(TorchLearner):
 
     def represent(
         self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, Array]:
         """As `TorchLearner.represent`; a regression's values are in the units of the labels."""
         with _restore_torch_threads():
             self._limit_torch_threads(self.module)

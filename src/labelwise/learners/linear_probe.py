@@ -51,8 +51,8 @@ from labelwise.learners.tuned_model import (
     COLDEST,
     HOTTEST,
     LEAST_FOLDED,
-    LabelledRows,
     OutOfFold,
+    TrainingRows,
     TunedModel,
     check_features,
     choose_temperature,
@@ -198,7 +198,7 @@ class LinearProbe(TunedModel):
         known = len(self.state.offsets)
         return known >= LEAST_CLASSES and LEAST_TUNED * known <= count <= MOST_LABELS
 
-    def _fit_classes(self, labelled: LabelledRows, tuning: ProbeTuning | None) -> FitReport:
+    def _fit_classes(self, labelled: TrainingRows, tuning: ProbeTuning | None) -> FitReport:
         assert self.classes_ is not None
         rows, targets, weights = labelled
         classes, width = len(self.classes_), rows.shape[1]
@@ -264,7 +264,7 @@ class LinearProbe(TunedModel):
             heat **= count / (count + WARM_LABELS * classes)
         return ProbeTuning(best, heat, count), logits
 
-    def _train_on_confident(self, labelled: LabelledRows) -> FitReport:
+    def _train_on_confident(self, labelled: TrainingRows) -> FitReport:
         """Train again on labels and confident predictions, `SELF_TRAINING_ROUNDS` times.
 
         The result is as sure of the unlabelled items, on average, as the calibrated model of the
@@ -279,7 +279,7 @@ class LinearProbe(TunedModel):
             chances = softmax(self._compute_logits(kept))
             sure = chances.max(axis=1) > CONFIDENT
             share = min(1.0, weights.sum() / 2 / max(int(sure.sum()), 1))
-            pseudo = LabelledRows(
+            pseudo = TrainingRows(
                 np.concatenate([rows, kept[sure]]),
                 np.concatenate([targets, chances[sure].argmax(axis=1)]),
                 np.concatenate([weights, np.full(int(sure.sum()), share)]),
@@ -295,7 +295,7 @@ class LinearProbe(TunedModel):
         )
         return report
 
-    def _fit_values(self, labelled: LabelledRows, tuning: ProbeTuning | None) -> FitReport:
+    def _fit_values(self, labelled: TrainingRows, tuning: ProbeTuning | None) -> FitReport:
         rows, values, weights = labelled
         count, width = rows.shape
         mean, centre = weights @ rows / weights.sum(), weights @ values / weights.sum()
@@ -360,7 +360,7 @@ class LinearProbe(TunedModel):
             found[first : first + _ROWS_AT_ONCE] = block @ state.coefficients + shift
         return found
 
-    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Any]:
+    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Array]:
         drawn = self._compute_member_logits(rows)
         if self.regression:
             return {"member_votes": drawn[:, :, 0]}

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
@@ -22,7 +22,10 @@ from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.weights import convert_rows, scale_to_mean_one
 
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+EstimatorSource: TypeAlias = BaseEstimator | Callable[[], BaseEstimator]
+"""An estimator, or a class or function that makes one."""
+
+_ACTIVATIONS: dict[str, Callable[[HostArray], HostArray]] = {
     "identity": lambda z: z,
     "relu": lambda z: np.maximum(z, 0),
     "tanh": np.tanh,
@@ -57,7 +60,10 @@ class SklearnLearner:
     """
 
     def __init__(
-        self, estimator: Any, *, features: Callable[[Any, Any], Any] | None = None
+        self,
+        estimator: EstimatorSource,
+        *,
+        features: Callable[[BaseEstimator, Array], Array] | None = None,
     ) -> None:
         """Remember how to make the model.
 
@@ -69,7 +75,7 @@ class SklearnLearner:
         """
         self._given, self._features = estimator, features
         self._make_estimator = _make_estimator_factory(estimator)
-        self._estimator: Any = None
+        self._estimator: BaseEstimator | None = None
 
     # scikit-learn's conventions.
 
@@ -114,7 +120,7 @@ class SklearnLearner:
         return float(self.estimator.score(inputs, targets))
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> BaseEstimator:
         """The trained estimator."""
         if self._estimator is None:
             raise BadInput("the learner is not trained yet; call fit first")
@@ -156,15 +162,15 @@ class SklearnLearner:
             float(loss), most, not unfinished, seconds, len(targets) - held, validation_labels=held
         )
 
-    def predict(self, inputs: Array) -> Any:
+    def predict(self, inputs: Array) -> Array:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
         return self.estimator.predict(inputs)
 
-    def predict_proba(self, inputs: Array) -> Any:
+    def predict_proba(self, inputs: Array) -> Array:
         """The trained classifier's probabilities, ``(n, K)``."""
         return self.estimator.predict_proba(inputs)
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations of the inputs, in one pass over them."""
         last = _get_last_estimator(self.estimator)
         check_names(
@@ -184,7 +190,7 @@ class SklearnLearner:
         return {name: found[name] for name in names}
 
 
-def _make_estimator_factory(estimator: Any) -> Callable[[], Any]:
+def _make_estimator_factory(estimator: EstimatorSource) -> Callable[[], BaseEstimator]:
     """A function that makes a new estimator; the given one is not changed."""
     if isinstance(estimator, BaseEstimator):
         return partial(clone, estimator)
@@ -193,7 +199,7 @@ def _make_estimator_factory(estimator: Any) -> Callable[[], Any]:
             "the estimator must be one of scikit-learn's, its class, or a function that gives one; "
             f"got {type(estimator).__name__}"
         )
-    make: Callable[[], Any] = estimator
+    make: Callable[[], BaseEstimator] = estimator
     return make
 
 
@@ -208,15 +214,15 @@ def _check_estimator_classes(targets: HostArray) -> None:
         )
 
 
-def _get_last_estimator(estimator: Any) -> Any:
+def _get_last_estimator(estimator: BaseEstimator) -> BaseEstimator:
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
-def _is_sklearn_pipeline(estimator: Any) -> bool:
+def _is_sklearn_pipeline(estimator: BaseEstimator) -> bool:
     return isinstance(estimator, Pipeline) and len(estimator) > 1
 
 
-def _count_estimator_validation(last: Any, count: int) -> int:
+def _count_estimator_validation(last: BaseEstimator, count: int) -> int:
     """The number of labels that the estimator set aside to decide when to stop."""
     share = getattr(last, "validation_fraction", None)
     stops = getattr(last, "early_stopping", False) is True
@@ -225,7 +231,7 @@ def _count_estimator_validation(last: Any, count: int) -> int:
     return math.ceil(share * count) if isinstance(share, float) else int(share)
 
 
-def _list_estimator_representations(last: Any) -> list[str]:
+def _list_estimator_representations(last: BaseEstimator) -> list[str]:
     """The representations that an estimator offers."""
     if not is_classifier(last):
         return ["features", "outputs"]
@@ -235,7 +241,7 @@ def _list_estimator_representations(last: Any) -> list[str]:
 
 
 def _make_sample_weight_argument(
-    estimator: Any, weights: Array, count: int
+    estimator: BaseEstimator, weights: Array, count: int
 ) -> dict[str, HostArray]:
     """The keyword argument of ``fit`` that carries the weights."""
     last = _get_last_estimator(estimator)
@@ -259,7 +265,9 @@ def _reissue_sklearn_warnings(caught: Sequence[warnings.WarningMessage]) -> bool
     return unfinished
 
 
-def _represent_by_perceptron(network: Any, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+def _represent_by_perceptron(
+    network: MLPClassifier | MLPRegressor, inputs: Array, names: Sequence[str]
+) -> dict[str, Array]:
     """Representations of a multilayer perceptron from one forward pass."""
     activate = _ACTIVATIONS[network.activation]
     hidden = inputs if issparse(inputs) else np.asarray(inputs)
@@ -276,8 +284,10 @@ def _represent_by_perceptron(network: Any, inputs: Array, names: Sequence[str]) 
     return found | {"logits": final, "probabilities": softmax(final, axis=1)}
 
 
-def _represent_by_estimator(last: Any, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"features": convert_rows(inputs)}
+def _represent_by_estimator(
+    last: BaseEstimator, inputs: Array, names: Sequence[str]
+) -> dict[str, Array]:
+    found: dict[str, Array] = {"features": convert_rows(inputs)}
     if "probabilities" in names:
         found["probabilities"] = last.predict_proba(inputs)
     if "outputs" in names:

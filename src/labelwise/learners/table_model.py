@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -46,8 +47,8 @@ from labelwise.learner import FitReport, check_seed
 from labelwise.learners.linear_probe import LinearProbe, ProbeTuning
 from labelwise.learners.tuned_model import (
     LEAST_FOLDED,
-    LabelledRows,
     OutOfFold,
+    TrainingRows,
     TunedModel,
     check_features,
     choose_temperature,
@@ -116,9 +117,9 @@ class TableModel(TunedModel):
         self.classes, self.regression, self.model = classes, regression, model
         self.tuning = TableTuning()
         self.losses: dict[str, float] = {}
-        self._labelled: LabelledRows | None = None
-        self._main: Any = None
-        self._members: Any = None
+        self._labelled: TrainingRows | None = None
+        self._main: BaseEstimator | _ScaledProbe | None = None
+        self._members: BaseEstimator | _ScaledProbe | None = None
 
     def fit(
         self,
@@ -158,11 +159,11 @@ class TableModel(TunedModel):
 
     # Models.
 
-    def _fit_one(self, name: str, labelled: LabelledRows) -> Any:
+    def _fit_one(self, name: str, labelled: TrainingRows) -> "BaseEstimator | _ScaledProbe":
         """A trained model of `MODELS`; a forest in place of boosting if there is a single class."""
         rows, targets, weights = labelled
         if name == "linear":
-            return self._fit_linear(rows, targets, weights)
+            return self._fit_linear(labelled)
         if name == "boosting" and (self.regression or len(np.unique(targets)) > 1):
             make = (
                 HistGradientBoostingRegressor if self.regression else HistGradientBoostingClassifier
@@ -174,7 +175,8 @@ class TableModel(TunedModel):
             model = RandomForestClassifier(TREES)
         return model.set_params(random_state=self._seed).fit(rows, targets, sample_weight=weights)
 
-    def _fit_linear(self, rows: Floats, targets: HostArray, weights: Floats) -> "_ScaledProbe":
+    def _fit_linear(self, labelled: TrainingRows) -> "_ScaledProbe":
+        rows, targets, weights = labelled
         classes = None if self.classes_ is None else len(self.classes_)
         probe = LinearProbe(classes=classes, regression=self.regression)
         penalty, model = self.tuning.penalty, _ScaledProbe.measure(rows, probe)
@@ -182,13 +184,13 @@ class TableModel(TunedModel):
         probe.fit(model.scale(rows), targets, weights, self._seed, tuning=tuning)
         return model
 
-    def _keep_penalty(self, tuning: TableTuning, labelled: LabelledRows) -> TableTuning:
+    def _keep_penalty(self, tuning: TableTuning, labelled: TrainingRows) -> TableTuning:
         """The tuning with the penalty and the temperature that the linear model chose."""
-        chosen = self._fit_one("linear", labelled).probe.tuning
+        chosen = self._fit_linear(labelled).probe.tuning
         heat = tuning.temperature * chosen.temperature
         return replace(tuning, temperature=heat, penalty=chosen.penalty)
 
-    def _predict_one(self, model: Any, rows: Floats) -> Floats:
+    def _predict_one(self, model: "BaseEstimator | _ScaledProbe", rows: Floats) -> Floats:
         """Logits ``(n, K)`` before calibration, or values ``(n, 1)``."""
         if isinstance(model, _ScaledProbe):
             name = "outputs" if self.regression else "logits"
@@ -205,7 +207,7 @@ class TableModel(TunedModel):
         spread[..., seen.astype(np.int64)] += (1 - share) * chances
         return spread
 
-    def _choose_model(self, labelled: LabelledRows) -> TableTuning:
+    def _choose_model(self, labelled: TrainingRows) -> TableTuning:
         """Compare the models that have enough labels, out of fold."""
         _, targets, weights = labelled
         count, classes = len(targets), 1 if self.classes_ is None else len(self.classes_)
@@ -221,7 +223,7 @@ class TableModel(TunedModel):
         for name in names:
             rows = np.empty((count, classes))
             for part in parts:
-                model = self._fit_one(name, LabelledRows(*(own[~part] for own in labelled)))
+                model = self._fit_one(name, TrainingRows(*(own[~part] for own in labelled)))
                 rows[part] = self._predict_one(model, labelled.rows[part])
             if self.regression:
                 found[name] = rows, 1.0
@@ -256,7 +258,7 @@ class TableModel(TunedModel):
     def _columns(self) -> int:
         return int(self._get_labelled().rows.shape[1])
 
-    def _get_labelled(self) -> LabelledRows:
+    def _get_labelled(self) -> TrainingRows:
         if self._labelled is None:
             raise BadInput("the model is not trained yet; call fit first")
         return self._labelled
@@ -266,8 +268,9 @@ class TableModel(TunedModel):
             own = self._predict_one(self._main, check_features(rows))
         return own / self.tuning.temperature
 
-    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Any]:
+    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Array]:
         model, rows = self._members, check_features(rows)
+        assert model is not None
         if isinstance(model, _ScaledProbe):
             kinds = ["member_votes"] + ["member_probabilities"] * (not self.regression)
             found = model.represent(rows, kinds)
@@ -322,5 +325,5 @@ class _ScaledProbe:
     def scale(self, rows: Floats) -> Floats:
         return (rows - self.mean) / self.spread
 
-    def represent(self, rows: Floats, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, rows: Floats, names: Sequence[str]) -> dict[str, Array]:
         return self.probe.represent(self.scale(rows), names)

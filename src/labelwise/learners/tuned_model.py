@@ -46,7 +46,7 @@ class OutOfFold(NamedTuple):
         return None if logits is None or targets is None else cls(logits, targets)
 
 
-class LabelledRows(NamedTuple):
+class TrainingRows(NamedTuple):
     """Rows ``(m, d)``, targets (``(m,)`` columns or ``(m, k)`` values), and weights ``(m,)``."""
 
     rows: Floats
@@ -70,7 +70,7 @@ class TunedModel(EstimatorMethods, ABC):
     out_of_fold: OutOfFold | None = None
     _seed = 0
 
-    def _read_labelled(self, inputs: Array, targets: Array, weights: Array) -> LabelledRows:
+    def _read_labelled(self, inputs: Array, targets: Array, weights: Array) -> TrainingRows:
         """The labelled items of weight above 0, checked; sets `classes_`."""
         rows = check_features(inputs)
         kept, own = drop_zero_weights(weights, len(rows))
@@ -78,7 +78,7 @@ class TunedModel(EstimatorMethods, ABC):
             goal: HostArray = check_values(targets, len(rows))
         else:
             goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
-        return LabelledRows(rows[kept], goal[kept], own)
+        return TrainingRows(rows[kept], goal[kept], own)
 
     @property
     @abstractmethod
@@ -90,7 +90,7 @@ class TunedModel(EstimatorMethods, ABC):
         """Calibrated logits ``(n, K)``, or values ``(n, k)``."""
 
     @abstractmethod
-    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Any]:
+    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Array]:
         """The named representations by the members."""
 
     def _check_rows(self, inputs: Array) -> HostArray:
@@ -110,11 +110,11 @@ class TunedModel(EstimatorMethods, ABC):
             return ("features", "outputs", "member_votes")
         return ("features", "probabilities", "logits", "member_probabilities", "member_votes")
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations of ``(n, d)`` features, which are the inputs themselves."""
         check_names(names, self.offered(), type(self).__name__)
         rows = self._check_rows(inputs)
-        found: dict[str, Any] = {"features": rows}
+        found: dict[str, Array] = {"features": rows}
         if {"logits", "probabilities", "outputs"} & set(names):
             logits = self._compute_logits(rows)
             found |= {"logits": logits, "outputs": logits}
