@@ -190,9 +190,9 @@ class DefaultLearner(TorchLearner):
         self._outputs = len(head)
         super().load(folder)
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """Representations with values in the units of the labels."""
-        found = super()._rows(batch, names)
+        found = super()._represent_batch(batch, names)
         if self._regression:
             mean, spread = self._get_scaled_network().labels.tolist()
             for name in found.keys() & {"outputs", "member_votes"}:

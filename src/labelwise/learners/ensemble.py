@@ -141,7 +141,7 @@ class EnsembleLearner(TorchLearner):
     def _count_network_outputs(self) -> int:
         return get_linear_layer(self.members[0], self._get_fitted_network().head).out_features
 
-    def _one_of(self, module: nn.Module) -> nn.Module:
+    def _get_network_with_head(self, module: nn.Module) -> nn.Module:
         return _get_ensemble_members(module)[0]
 
     def offered(self) -> list[str]:
@@ -186,7 +186,7 @@ class EnsembleLearner(TorchLearner):
                 outcomes.append(train(module, labelled, settings, seed=seed, **given))
         return outcomes
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """The named representations of a batch."""
         classes = self._get_fitted_network().classes
         with torch.no_grad(), autocast_context(self._device, self._settings.amp):

@@ -80,17 +80,6 @@ def convert_weights(weights: Array, count: int) -> Tensor:
     return torch.from_numpy(scale_to_mean_one(weights, count))
 
 
-def select_label_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
-    """Weights at some positions, scaled to mean 1."""
-    values = weights[positions]
-    if not bool(values.any()):
-        raise BadInput(
-            f"the items to {part} all have weight zero; leave such items out, or give "
-            "validation=(inputs, targets)"
-        )
-    return values / values.mean()
-
-
 def split_holdout(
     targets: Tensor, classes: bool, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -239,7 +239,7 @@ class NetworkReader:
             stack.callback(kept.remove_partial_files)
             for given in iterate_batches(items, self._batch_size):
                 batch = prepare_batch(given, self._device, dtype)
-                kept.write_rows(done, self._rows(batch, names))
+                kept.write_rows(done, self._represent_batch(batch, names))
                 done += batch_length(batch)
                 if self._progress is not None:
                     self._progress("representing", done, len(items))
@@ -277,7 +277,7 @@ class NetworkReader:
             vector = summed_gradient(state.module, batches, self._settings.loss)
         self._fitted = replace(state, vector=vector)
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """The named representations of a batch."""
         state = self._get_fitted_network()
         with torch.no_grad(), autocast_context(self._device, self._settings.amp):

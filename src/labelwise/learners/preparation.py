@@ -97,8 +97,15 @@ def hold_out_items(
 def _select_labelled_part(
     whole: LabelledItems, positions: NDArray[np.int64], purpose: str
 ) -> LabelledItems:
-    weights = labels.select_label_weights(whole.weights, positions, purpose)
-    return LabelledItems(ItemSubset(whole.items, positions), whole.targets[positions], weights)
+    """The items at some positions, with weights of mean 1."""
+    weights = whole.weights[positions]
+    if not bool(weights.any()):
+        raise BadInput(
+            f"the items to {purpose} all have weight zero; leave such items out, or give "
+            "validation=(inputs, targets)"
+        )
+    items = ItemSubset(whole.items, positions)
+    return LabelledItems(items, whole.targets[positions], weights / weights.mean())
 
 
 def place_labelled_items(

@@ -147,19 +147,19 @@ class TableModel(TunedModel):
             if tuning is None:
                 tuning = self._choose_model(labelled)
                 if tuning.model == "linear":
-                    tuning = self._keep_penalty(tuning, labelled)
+                    tuning = self._take_linear_penalty(tuning, labelled)
             self.tuning = tuning
-            self._main = self._fit_one(tuning.model, labelled)
+            self._main = self._fit_table_model(tuning.model, labelled)
             self._members = self._main
             if tuning.model == "boosting":
-                self._members = self._fit_one("forest", labelled)
+                self._members = self._fit_table_model("forest", labelled)
         seconds = time.perf_counter() - begin
         loss = self.losses.get(tuning.model, float("nan"))
         return FitReport(loss, 1, True, seconds, training_labels=len(targets))
 
     # Models.
 
-    def _fit_one(self, name: str, labelled: TrainingRows) -> "BaseEstimator | _ScaledProbe":
+    def _fit_table_model(self, name: str, labelled: TrainingRows) -> "BaseEstimator | _ScaledProbe":
         """A trained model of `MODELS`; a forest in place of boosting if there is a single class."""
         rows, targets, weights = labelled
         if name == "linear":
@@ -184,22 +184,22 @@ class TableModel(TunedModel):
         probe.fit(model.scale(rows), targets, weights, self._seed, tuning=tuning)
         return model
 
-    def _keep_penalty(self, tuning: TableTuning, labelled: TrainingRows) -> TableTuning:
+    def _take_linear_penalty(self, tuning: TableTuning, labelled: TrainingRows) -> TableTuning:
         """The tuning with the penalty and the temperature that the linear model chose."""
         chosen = self._fit_linear(labelled).probe.tuning
         heat = tuning.temperature * chosen.temperature
         return replace(tuning, temperature=heat, penalty=chosen.penalty)
 
-    def _predict_one(self, model: "BaseEstimator | _ScaledProbe", rows: Floats) -> Floats:
+    def _predict_table_rows(self, model: "BaseEstimator | _ScaledProbe", rows: Floats) -> Floats:
         """Logits ``(n, K)`` before calibration, or values ``(n, 1)``."""
         if isinstance(model, _ScaledProbe):
             name = "outputs" if self.regression else "logits"
             return np.asarray(model.represent(rows, [name])[name])
         if self.regression:
             return np.asarray(model.predict(rows)).reshape(-1, 1)
-        return np.log(self._spread_classes(model.predict_proba(rows), model.classes_))
+        return np.log(self._spread_over_classes(model.predict_proba(rows), model.classes_))
 
-    def _spread_classes(self, chances: Floats, seen: HostArray) -> Floats:
+    def _spread_over_classes(self, chances: Floats, seen: HostArray) -> Floats:
         """Probabilities of all classes, none of them 0."""
         assert self.classes_ is not None
         total, share = len(self.classes_), 1 / (len(self._get_labelled().targets) + 1)
@@ -223,8 +223,8 @@ class TableModel(TunedModel):
         for name in names:
             rows = np.empty((count, classes))
             for part in parts:
-                model = self._fit_one(name, TrainingRows(*(own[~part] for own in labelled)))
-                rows[part] = self._predict_one(model, labelled.rows[part])
+                model = self._fit_table_model(name, TrainingRows(*(own[~part] for own in labelled)))
+                rows[part] = self._predict_table_rows(model, labelled.rows[part])
             if self.regression:
                 found[name] = rows, 1.0
                 self.losses[name] = float(np.average((rows[:, 0] - targets) ** 2, weights=weights))
@@ -265,7 +265,7 @@ class TableModel(TunedModel):
 
     def _compute_logits(self, rows: HostArray) -> Floats:
         with threadpool_limits(1):
-            own = self._predict_one(self._main, check_features(rows))
+            own = self._predict_table_rows(self._main, check_features(rows))
         return own / self.tuning.temperature
 
     def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Array]:
@@ -279,7 +279,7 @@ class TableModel(TunedModel):
             found = {"member_votes": np.stack(votes, axis=1)}
         else:
             several = np.stack([tree.predict_proba(rows) for tree in model.estimators_], axis=1)
-            chances = self._spread_classes(several, model.classes_)
+            chances = self._spread_over_classes(several, model.classes_)
             found = {"member_probabilities": chances, "member_votes": chances.argmax(axis=2)}
         name = "member_votes" if self.regression else "member_probabilities"
         return {**found, "gradient_sketch": center_members(found[name])}

@@ -234,9 +234,9 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         """
         begin = time.perf_counter()
         with seed_torch(seed, self._device):
-            start = self._prepare(inputs, targets, weights, seed)
+            start = self._prepare_training(inputs, targets, weights, seed)
             outcome = self._train_module(start)
-            report = self._finish(start, outcome)
+            report = self._finish_training(start, outcome)
         return replace(report, seconds=time.perf_counter() - begin)
 
     def save(self, folder: str | Path) -> None:
@@ -270,7 +270,7 @@ class TorchLearner(NetworkReader, EstimatorMethods):
 
     # Extension points for subclasses.
 
-    def _prepare(
+    def _prepare_training(
         self, inputs: Array, targets: Array, weights: Array | None, seed: int
     ) -> TrainingStart:
         """The part of `fit` before the training; called within `seed_torch`."""
@@ -278,7 +278,7 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)
         shares = labels.convert_weights(weights, len(items))
         module = self._make_starting_module()
-        one = self._one_of(module)
+        one = self._get_network_with_head(module)
         head = inspect_module(one, self._head, items, values, classes, self._device)
         outputs = get_linear_layer(one, head).out_features
         if self._members is not None:
@@ -298,11 +298,11 @@ class TorchLearner(NetworkReader, EstimatorMethods):
             seed=start.seed,
             device=self._device,
             validation=start.validation,
-            watchers=self._watchers(),
+            watchers=self._list_watchers(),
             progress=self._progress,
         )
 
-    def _finish(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
+    def _finish_training(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
         """The part of `fit` after the training; the report has no time yet."""
         self._fitted = FittedNetwork(
             start.module, start.head, start.labelled, start.classes, start.seed
@@ -312,11 +312,11 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         done = (outcome.loss, outcome.epochs, outcome.converged)
         return FitReport(*done, 0.0, len(start.labelled), held_out)
 
-    def _one_of(self, module: nn.Module) -> nn.Module:
+    def _get_network_with_head(self, module: nn.Module) -> nn.Module:
         """The network that has the head: the module itself."""
         return module
 
-    def _watchers(self) -> list[TrainingWatcher]:
+    def _list_watchers(self) -> list[TrainingWatcher]:
         """Watchers of the training."""
         return [] if self._members is None else [self._members]
 

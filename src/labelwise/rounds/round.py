@@ -168,7 +168,7 @@ class Round:
             )
         for names in sets:
             if self.offers(names) and (
-                not _strategy_compares_models(strategy, names) or self._gives_several(names)
+                not _strategy_compares_models(strategy, names) or self._gives_several_models(names)
             ):
                 return names
         wanted = ", or ".join(
@@ -178,7 +178,7 @@ class Round:
         kind = type(getattr(self.learner, "made", self.learner)).__name__
         raise BadInput(f"{strategy.name} needs {wanted}, which {kind} does not give")
 
-    def _gives_several(self, names: Sequence[str]) -> bool:
+    def _gives_several_models(self, names: Sequence[str]) -> bool:
         """Whether the learner consists of several models that each give these representations."""
         one = self._represent_one_item(names)
         return all(isinstance(rows, list | tuple) and len(rows) > 1 for rows in one.values())

@@ -374,9 +374,9 @@ class PrimalDualLearner(TorchLearner):
         self._epsilon[:] = max(SLACK * self.unconstrained_loss, FLOOR * (watcher.start or 0.0))
         return report.seconds
 
-    def _watchers(self) -> list[TrainingWatcher]:
+    def _list_watchers(self) -> list[TrainingWatcher]:
         assert self._watcher is not None
-        return [*super()._watchers(), self._watcher]
+        return [*super()._list_watchers(), self._watcher]
 
     def _after_training(self, labelled: LabelledItems, seed: int) -> None:
         if not isinstance(self._watcher, DualWatcher):
@@ -390,11 +390,11 @@ class PrimalDualLearner(TorchLearner):
             features, self._watcher.values, labelled.weights, seed=seed
         )
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         if "duals" not in names:
-            return super()._rows(batch, names)
+            return super()._represent_batch(batch, names)
         others = [name for name in names if name != "duals"]
-        found = super()._rows(batch, list(dict.fromkeys([*others, "features"])))
+        found = super()._represent_batch(batch, list(dict.fromkeys([*others, "features"])))
         with torch.no_grad():
             found["duals"] = self._dual_head(full_precision(found["features"]))
         return {name: found[name] for name in names}
