@@ -133,5 +133,5 @@ class Learner(Protocol):
         training.
         """
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations of ``(n, ...)`` inputs, in one pass over them."""

@@ -35,7 +35,10 @@ class Tracker:
 
     def __init__(self, target: str | None) -> None:
         """Open the target: ``mlflow:URI``, ``tensorboard:FOLDER`` or None."""
-        self._target, self._backend = target, None if target is None else _open_backend(target)
+        self._target, self._backend = (
+            target,
+            None if target is None else _open_tracker_backend(target),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +74,7 @@ class Tracker:
             ) from error
 
 
-def _open_backend(target: str) -> TrackerBackend:
+def _open_tracker_backend(target: str) -> TrackerBackend:
     kind, colon, place = target.partition(":")
     backends: dict[str, Callable[[str], TrackerBackend]] = {
         "mlflow": _MlflowBackend,
@@ -110,11 +113,11 @@ class _MlflowBackend:
         self, run: str, step: int, scalars: Mapping[str, float], settings: Mapping[str, object]
     ) -> None:
         if run not in self._runs:
-            self._runs[run] = self._open_run(run, settings)
+            self._runs[run] = self._open_mlflow_run(run, settings)
         for name, value in scalars.items():
             self._client.log_metric(self._runs[run], name, value, step=step)
 
-    def _open_run(self, name: str, settings: Mapping[str, object]) -> str:
+    def _open_mlflow_run(self, name: str, settings: Mapping[str, object]) -> str:
         quoted = name.replace("'", "")
         chosen = f"attributes.run_name = '{quoted}'"
         for found in self._client.search_runs([self._experiment], chosen, max_results=1):

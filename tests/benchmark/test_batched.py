@@ -14,7 +14,7 @@ from labelwise.errors import BadInput
 from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.members.snapshots import SnapshotMembers
-from labelwise.learners.preparation import place_labelled
+from labelwise.learners.preparation import place_labelled_items
 from labelwise.learners.settings import LOSSES, TrainingSettings
 from labelwise.learners.stacked_training import train_together
 
@@ -156,8 +156,8 @@ def astuple(task):
 def test_sets_of_different_sizes_are_refused():
     modules = [make_network("mlp", (1, 8, 8), 10) for _ in range(2)]
     sets = [
-        place_labelled(POOLS[0], torch.from_numpy(DIGITS.targets), torch.ones(DIGITS.n), CPU),
-        place_labelled(
+        place_labelled_items(POOLS[0], torch.from_numpy(DIGITS.targets), torch.ones(DIGITS.n), CPU),
+        place_labelled_items(
             ItemSubset(POOLS[0], np.arange(5)),
             torch.from_numpy(DIGITS.targets[:5]),
             torch.ones(5),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.encoders import pool_map
-from labelwise.encoders.pool_map import fit_preparation, limit_of_duplicates, make_map
+from labelwise.encoders.pool_map import choose_duplicate_limit, fit_map_preparation, make_map
 
 
 def make_rows(copies, seed=0, n=60, d=12):
@@ -40,11 +40,11 @@ def test_near_duplicates_are_those_of_all_pairs(monkeypatch, block):
 def test_the_limit_follows_the_usual_distance_of_neighbours():
     turned = np.linspace(0, np.pi / 2, 10)  # neighbours differ by 10 degrees
     circle = np.stack([np.cos(turned), np.sin(turned)], axis=1).astype(np.float32)
-    assert limit_of_duplicates(circle) == pytest.approx(0.04)  # (2 - 2 cos 10 deg) / 4 is less
+    assert choose_duplicate_limit(circle) == pytest.approx(0.04)  # (2 - 2 cos 10 deg) / 4 is less
     apart = np.eye(10, dtype=np.float32)  # squared distances of 2
-    assert limit_of_duplicates(apart) == pytest.approx(0.3)
+    assert choose_duplicate_limit(apart) == pytest.approx(0.3)
     pairs = np.kron(np.eye(5), [[1, 0], [0.8, 0.6]]).astype(np.float32)
-    assert limit_of_duplicates(pairs) == pytest.approx((2 - 2 * 0.8) / 4)
+    assert choose_duplicate_limit(pairs) == pytest.approx((2 - 2 * 0.8) / 4)
 
 
 def test_places_are_in_the_unit_square_and_the_same_again():
@@ -84,6 +84,6 @@ def test_identical_rows_of_a_table_are_a_group_and_missing_numbers_do_not_matter
 
 def test_pictures_as_pixels_are_prepared_as_rows():
     rows = np.random.default_rng(2).integers(0, 255, (12, 4, 4, 3), dtype=np.uint8)
-    prepared = fit_preparation(rows, table=False)(rows)
+    prepared = fit_map_preparation(rows, table=False)(rows)
     assert prepared.shape == (12, 48)
     assert np.allclose(np.linalg.norm(prepared, axis=1), 1, atol=1e-5)

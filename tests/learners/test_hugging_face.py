@@ -262,7 +262,7 @@ def test_other_modules_are_refused():
 
 def test_without_transformers_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingDependency, match="needs the package transformers; pip install"):
+    with pytest.raises(MissingDependency, match=r"run pip install .labelwise\[huggingface\]"):
         HuggingFaceClassifier(nn.Linear(2, 2))
 
 

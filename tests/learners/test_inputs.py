@@ -18,10 +18,10 @@ from labelwise.learners.inputs import (
     ItemSubset,
     TensorItems,
     as_items,
-    find_nonfinite,
+    find_nonfinite_item,
     move_to_device,
     prepare_batch,
-    split_evenly,
+    split_into_batches,
 )
 
 CPU = torch.device("cpu")
@@ -150,19 +150,19 @@ def test_arrays_that_are_too_large_stay_where_they_are(monkeypatch):
 
 def test_the_first_item_that_is_not_finite_is_found():
     rows = ROWS.copy()
-    assert find_nonfinite(as_items(rows)) is None
+    assert find_nonfinite_item(as_items(rows)) is None
     rows[9, 1, 2], rows[4, 0, 0] = np.nan, np.inf
-    assert find_nonfinite(as_items(rows), size=3) == 4
-    assert find_nonfinite(as_items(list(rows)), size=5) == 4
-    assert find_nonfinite(as_items({"a": np.arange(12), "b": rows})) == 4
-    assert find_nonfinite(ItemSubset(as_items(rows), np.array([0, 9, 1]))) == 9
-    assert find_nonfinite(as_items(np.arange(4))) is None
+    assert find_nonfinite_item(as_items(rows), size=3) == 4
+    assert find_nonfinite_item(as_items(list(rows)), size=5) == 4
+    assert find_nonfinite_item(as_items({"a": np.arange(12), "b": rows})) == 4
+    assert find_nonfinite_item(ItemSubset(as_items(rows), np.array([0, 9, 1]))) == 9
+    assert find_nonfinite_item(as_items(np.arange(4))) is None
 
 
 @given(st.integers(0, 300), st.integers(1, 70))
 def test_even_parts_are_all_positions_in_order_and_differ_by_one_at_most(count, size):
     order = np.random.default_rng(count).permutation(count)
-    parts = split_evenly(order, size)
+    parts = split_into_batches(order, size)
     lengths = [len(part) for part in parts]
     assert np.concatenate([order[:0], *parts]).tolist() == order.tolist()
     assert len(parts) == -(-count // size)

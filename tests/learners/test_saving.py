@@ -68,5 +68,7 @@ def test_broken_files_are_refused(tmp_path):
 
 
 def test_names_are_taken_from_under_a_prefix():
-    found = saving.strip_prefix("module.", {"module.a": torch.ones(1), "members.a": torch.zeros(1)})
+    found = saving.strip_tensor_prefix(
+        "module.", {"module.a": torch.ones(1), "members.a": torch.zeros(1)}
+    )
     assert list(found) == ["a"] and found["a"] == 1

@@ -288,7 +288,7 @@ def test_a_learner_that_is_not_trained_says_so():
 
 def test_without_skorch_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "skorch", None)
-    with pytest.raises(MissingDependency, match="needs the package skorch; pip install skorch"):
+    with pytest.raises(MissingDependency, match=r"run pip install .labelwise\[skorch\]"):
         SkorchLearner(network)
 
 

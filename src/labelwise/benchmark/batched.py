@@ -68,8 +68,8 @@ class BatchableLearner(TorchLearner):
         """The members, if they follow the epochs of the training, or the observer."""
         return self._members if self._overridden(EPOCH_METHODS) else self.observer
 
-    def _watchers(self) -> list[TrainingWatcher]:
-        own = super()._watchers()
+    def _list_watchers(self) -> list[TrainingWatcher]:
+        own = super()._list_watchers()
         return own if self.observer is None else [*own, self.observer]
 
     def _overridden(self, names: Sequence[str]) -> bool:
@@ -89,14 +89,14 @@ class BatchableLearner(TorchLearner):
     def prepare(self, inputs: Array, targets: Array, weights: Array, *, seed: int) -> TrainingStart:
         """The part of `fit` before the training."""
         with seed_torch(seed, self._device):
-            return self._prepare(inputs, targets, weights, seed)
+            return self._prepare_training(inputs, targets, weights, seed)
 
     def finish(
         self, start: TrainingStart, outcome: TrainingOutcome, *, seconds: float
     ) -> FitReport:
         """The part of `fit` after the training."""
         with seed_torch(start.seed, self._device):
-            return replace(self._finish(start, outcome), seconds=seconds)
+            return replace(self._finish_training(start, outcome), seconds=seconds)
 
 
 class BestEpoch(TrainingWatcher):

@@ -107,8 +107,8 @@ def encode_batches(
     waiting: deque[Future[EncodedBatch]] = deque()
     with ignore_pillow_warnings(), ThreadPoolExecutor(encoder.workers) as threads:
         try:
-            for places in _split_places(encoder, items, size):
-                waiting.append(threads.submit(_encode_places, encoder, items, places))
+            for places in _split_encoder_batches(encoder, items, size):
+                waiting.append(threads.submit(_encode_items_at, encoder, items, places))
                 if len(waiting) > 2 * encoder.workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -118,7 +118,9 @@ def encode_batches(
                 future.cancel()
 
 
-def _split_places(encoder: Encoder, items: Sequence[Any], size: int) -> Iterator[NDArray[np.intp]]:
+def _split_encoder_batches(
+    encoder: Encoder, items: Sequence[Any], size: int
+) -> Iterator[NDArray[np.intp]]:
     for first in range(0, len(items), _WINDOW):
         places = np.arange(first, min(first + _WINDOW, len(items)))
         if encoder.kind == "texts":
@@ -128,7 +130,7 @@ def _split_places(encoder: Encoder, items: Sequence[Any], size: int) -> Iterator
             yield places[begin : begin + size]
 
 
-def _encode_places(
+def _encode_items_at(
     encoder: Encoder, items: Sequence[Any], places: NDArray[np.intp]
 ) -> EncodedBatch:
     some = [items[place] for place in places.tolist()]

@@ -75,7 +75,7 @@ class PartialFeatures:
     ) -> None:
         """Save what is finished, also after an error or an interruption."""
         try:
-            self._save_rows()
+            self._save_feature_rows()
         finally:
             self._rows.close()
             self._keys.close()
@@ -94,31 +94,33 @@ class PartialFeatures:
         Returns:
             Why items cannot be read, by position.
         """
-        keys = [_hash_item(item) for item in items]
+        keys = [_hash_encoded_item(item) for item in items]
         first = {key: place for place, key in reversed(list(enumerate(keys)))}
         missing = sorted(place for key, place in first.items() if key not in self._places)
         broken: dict[int, str] = {}
         done = len(items) - len(missing)
 
-        def report(done: int) -> None:
+        def report_encoded(done: int) -> None:
             if progress is not None:
                 progress(stage, done, len(items))
 
-        report(done)
+        report_encoded(done)
         wanted = [items[place] for place in missing]
         for batch in encode_batches(self._encoder, wanted, batch_size=batch_size):
-            self._append_rows([keys[missing[place]] for place in batch.places], batch.features)
+            self._append_feature_rows(
+                [keys[missing[place]] for place in batch.places], batch.features
+            )
             broken |= {missing[place]: reason for place, reason in batch.broken.items()}
             done += len(batch.places) + len(batch.broken)
-            report(done)
-        self._save_rows()
+            report_encoded(done)
+        self._save_feature_rows()
         log.info("%s: %d items encoded", self._encoder.name, len(missing))
         reasons = {keys[place]: reason for place, reason in broken.items()}
         return {place: reasons[key] for place, key in enumerate(keys) if key in reasons}
 
     def read(self, items: Sequence[Any]) -> Features:
         """The rows of encoded items, ``(n, d)``."""
-        places = [self._places[_hash_item(item)] for item in items]
+        places = [self._places[_hash_encoded_item(item)] for item in items]
         if not places:
             return np.empty((0, self._encoder.dimension), np.float32)
         shape = (self._count, self._encoder.dimension)
@@ -129,15 +131,15 @@ class PartialFeatures:
         """Remove the folder; call it after the ``with`` statement."""
         shutil.rmtree(self.folder)
 
-    def _append_rows(self, keys: list[bytes], rows: Features) -> None:
+    def _append_feature_rows(self, keys: list[bytes], rows: Features) -> None:
         for key in keys:
             self._places[key] = self._count
             self._count += 1
         self._unsaved.append((b"".join(keys), np.ascontiguousarray(rows).tobytes()))
         if time.monotonic() - self._saved_at > SAVE_SECONDS:
-            self._save_rows()
+            self._save_feature_rows()
 
-    def _save_rows(self) -> None:
+    def _save_feature_rows(self) -> None:
         for file, part in ((self._rows, 1), (self._keys, 0)):
             file.seek(0, io.SEEK_END)
             file.writelines(entry[part] for entry in self._unsaved)
@@ -147,7 +149,7 @@ class PartialFeatures:
         self._saved_at = time.monotonic()
 
 
-def _hash_item(item: Any) -> bytes:
+def _hash_encoded_item(item: Any) -> bytes:
     """Identify an item between two runs: a text, or the path, size and time of an image file."""
     if not isinstance(item, Path):
         return hashlib.sha256(str(item).encode("utf-8", "surrogatepass")).digest()

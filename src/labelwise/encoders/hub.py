@@ -10,11 +10,13 @@ import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.arrays import Array
 from labelwise.encoders.encoder import SIDE, Features, Kind, check_features
 from labelwise.errors import BadInput, MissingDependency, first_line
 
@@ -66,17 +68,17 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
     Images: the pooled output, or the first token, or the mean over the image. Texts: the mean of
     the tokens, scaled to length 1.
     """
-    torch, tools = _import_libraries("transformers")
-    name, place = f"hf:{model}", _choose_device(torch, device)
-    network = _load_network(name, tools, model).eval().to(place)
-    checksum, on_gpu = _hash_parameters(torch, network), place != "cpu"
+    torch, tools = _import_hub_libraries("transformers")
+    name, place = f"hf:{model}", _choose_hub_device(torch, device)
+    network = _load_transformers_network(name, tools, model).eval().to(place)
+    checksum, on_gpu = _hash_network_parameters(torch, network), place != "cpu"
     if kind == "texts":
-        tokenizer = _load_first_local(
+        tokenizer = _load_cached_hub_model(
             name, model, lambda **local: tools.AutoTokenizer.from_pretrained(model, **local)
         )
         longest = min(int(getattr(network.config, "max_position_embeddings", 512)), 512)
 
-        def encode_texts(texts: Sequence[str]) -> Any:
+        def encode_texts(texts: Sequence[str]) -> Array:
             batch = tokenizer(
                 list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt"
             ).to(place)
@@ -87,54 +89,56 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
                 return torch.nn.functional.normalize(rows, dim=1).float().cpu().numpy()
 
         return HubEncoder(name, kind, encode_texts, checksum=checksum, on_gpu=on_gpu)
-    side, mean, deviation = _read_preparation(model, network.config)
+    side, mean, deviation = _read_image_preparation(model, network.config)
 
-    def encode_images(images: NDArray[np.uint8]) -> Any:
+    def encode_images(images: NDArray[np.uint8]) -> Array:
         with torch.inference_mode():
             pixels = _scale_pixels(torch, images, mean, deviation, place).to(network.dtype)
             if hasattr(network, "get_image_features"):  # models of images and texts
                 found = network.get_image_features(pixel_values=pixels)
             else:
                 found = network(pixel_values=pixels)
-        return _pool_outputs(found).float().cpu().numpy()
+        return _pool_image_outputs(found).float().cpu().numpy()
 
     return HubEncoder(name, kind, encode_images, checksum=checksum, side=side, on_gpu=on_gpu)
 
 
 def open_sentence_transformers(model: str, device: str) -> HubEncoder:
     """Open a model of texts by sentence-transformers."""
-    torch, tools = _import_libraries("sentence_transformers")
-    name, place = f"st:{model}", _choose_device(torch, device)
-    network = _load_first_local(
+    torch, tools = _import_hub_libraries("sentence_transformers")
+    name, place = f"st:{model}", _choose_hub_device(torch, device)
+    network = _load_cached_hub_model(
         name, model, lambda **local: tools.SentenceTransformer(model, device=place, **local)
     )
 
-    def encode_texts(texts: Sequence[str]) -> Any:
+    def encode_texts(texts: Sequence[str]) -> Array:
         return network.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
 
-    checksum, on_gpu = _hash_parameters(torch, network), place != "cpu"
+    checksum, on_gpu = _hash_network_parameters(torch, network), place != "cpu"
     return HubEncoder(name, "texts", encode_texts, checksum=checksum, on_gpu=on_gpu)
 
 
 def open_timm(model: str, device: str) -> HubEncoder:
     """Open a model of images by timm, without its classification layer."""
-    torch, tools = _import_libraries("timm")
-    name, place = f"timm:{model}", _choose_device(torch, device)
-    network = _load_model(name, lambda: tools.create_model(model, pretrained=True, num_classes=0))
+    torch, tools = _import_hub_libraries("timm")
+    name, place = f"timm:{model}", _choose_hub_device(torch, device)
+    network = _load_hub_model(
+        name, lambda: tools.create_model(model, pretrained=True, num_classes=0)
+    )
     network = network.eval().to(place)
     form = tools.data.resolve_model_data_config(network)
 
-    def encode_images(images: NDArray[np.uint8]) -> Any:
+    def encode_images(images: NDArray[np.uint8]) -> Array:
         with torch.inference_mode():
             pixels = _scale_pixels(torch, images, form["mean"], form["std"], place)
             return network(pixels).float().cpu().numpy()
 
-    checksum, side = _hash_parameters(torch, network), int(form["input_size"][-1])
+    checksum, side = _hash_network_parameters(torch, network), int(form["input_size"][-1])
     on_gpu = place != "cpu"
     return HubEncoder(name, "images", encode_images, checksum=checksum, side=side, on_gpu=on_gpu)
 
 
-def _import_libraries(library: str) -> tuple[Any, Any]:
+def _import_hub_libraries(library: str) -> tuple[ModuleType, ModuleType]:
     """Torch and the library."""
     try:
         return importlib.import_module("torch"), importlib.import_module(library)
@@ -145,7 +149,7 @@ def _import_libraries(library: str) -> tuple[Any, Any]:
         ) from error
 
 
-def _load_model(name: str, load: Callable[[], Any]) -> Any:
+def _load_hub_model(name: str, load: Callable[[], Any]) -> Any:
     """Load a model; errors of the library become one line."""
     try:
         return load()
@@ -156,17 +160,17 @@ def _load_model(name: str, load: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _load_first_local(name: str, model: str, load: Callable[..., Any]) -> Any:
+def _load_cached_hub_model(name: str, model: str, load: Callable[..., Any]) -> Any:
     """Load a model from this machine, or download it if the hub answers."""
     if not Path(model).exists():
         try:
             return load(local_files_only=True)
         except Exception:  # each library has its own errors; what is wrong shows below
-            _check_connection(name)
-    return _load_model(name, load)
+            _check_hub_connection(name)
+    return _load_hub_model(name, load)
 
 
-def _check_connection(name: str) -> None:
+def _check_hub_connection(name: str) -> None:
     """Reject a download without a network at once."""
     hub = importlib.import_module("huggingface_hub")
     reason = "HF_HUB_OFFLINE is set"
@@ -182,10 +186,10 @@ def _check_connection(name: str) -> None:
     )
 
 
-def _load_network(name: str, tools: Any, model: str) -> Any:
+def _load_transformers_network(name: str, tools: ModuleType, model: str) -> Any:
     """A model without its task; a pooling layer that its file does not hold is left out."""
-    with _silence_logs(tools.logging):  # what is missing is handled below
-        network, found = _load_first_local(
+    with _silence_transformers(tools.logging):  # what is missing is handled below
+        network, found = _load_cached_hub_model(
             name,
             model,
             lambda **local: tools.AutoModel.from_pretrained(
@@ -201,7 +205,7 @@ def _load_network(name: str, tools: Any, model: str) -> Any:
 
 
 @contextlib.contextmanager
-def _silence_logs(logging: Any) -> Iterator[None]:
+def _silence_transformers(logging: ModuleType) -> Iterator[None]:
     """No reports and progress bars of transformers."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -213,7 +217,7 @@ def _silence_logs(logging: Any) -> Iterator[None]:
         logging.enable_progress_bar()
 
 
-def _choose_device(torch: Any, device: str) -> str:
+def _choose_hub_device(torch: ModuleType, device: str) -> str:
     if device not in ("auto", "cpu", "cuda"):
         raise BadInput(f"device is auto, cpu or cuda; got {device!r}")
     gpu = torch.cuda.is_available()
@@ -222,7 +226,7 @@ def _choose_device(torch: Any, device: str) -> str:
     return "cuda" if gpu and device != "cpu" else "cpu"
 
 
-def _hash_parameters(torch: Any, network: Any) -> str:
+def _hash_network_parameters(torch: ModuleType, network: Any) -> str:
     """SHA-256 of the parameters and their names."""
     total = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
@@ -232,7 +236,9 @@ def _hash_parameters(torch: Any, network: Any) -> str:
     return total.hexdigest()
 
 
-def _read_preparation(model: str, config: Any) -> tuple[int, Sequence[float], Sequence[float]]:
+def _read_image_preparation(
+    model: str, config: Any
+) -> tuple[int, Sequence[float], Sequence[float]]:
     """Side, mean and deviation of the images that a model of transformers expects.
 
     They are in ``preprocessor_config.json``. The file is read here because the library's own
@@ -242,7 +248,7 @@ def _read_preparation(model: str, config: Any) -> tuple[int, Sequence[float], Se
     found: dict[str, Any] = {}
     read = base.ImageProcessingMixin.get_image_processor_dict
     with contextlib.suppress(OSError, BadInput):  # there is no such file
-        found = _load_first_local(model, model, lambda **local: read(model, **local))[0]
+        found = _load_cached_hub_model(model, model, lambda **local: read(model, **local))[0]
     size: Any = found.get("crop_size") or found.get("size") or getattr(config, "image_size", SIDE)
     if isinstance(size, dict):
         size = size.get("height") or size.get("shortest_edge") or SIDE
@@ -251,7 +257,7 @@ def _read_preparation(model: str, config: Any) -> tuple[int, Sequence[float], Se
 
 
 def _scale_pixels(
-    torch: Any,
+    torch: ModuleType,
     images: NDArray[np.uint8],
     mean: Sequence[float],
     deviation: Sequence[float],
@@ -264,7 +270,7 @@ def _scale_pixels(
     return (torch.from_numpy(np.ascontiguousarray(images)).to(place).float() / 255 - shift) / scale
 
 
-def _pool_outputs(found: Any) -> Any:
+def _pool_image_outputs(found: Any) -> Any:
     """``(b, d)`` from what a model of images returns."""
     pooled = getattr(found, "pooler_output", None)
     rows = found if pooled is None and hasattr(found, "ndim") else pooled

@@ -33,7 +33,7 @@ def open_onnx(
 
     The tokenizer of a model of texts is ``tokenizer.json`` next to the file if None.
     """
-    session, on_gpu = _open_session(path, device)
+    session, on_gpu = _open_onnx_session(path, device)
     inputs = [entry.name for entry in session.get_inputs()]
     if "input_ids" not in inputs:
         return OnnxImageEncoder(session, name=name, checksum=hash_files(path), on_gpu=on_gpu)
@@ -91,11 +91,13 @@ class OnnxImageEncoder:
     def encode_batch(self, images: NDArray[np.uint8]) -> Features:
         """Encode ``(b, 3, side, side)`` uint8 images to ``(b, d)``."""
         count, step = len(images), self._fixed or len(images)
-        parts = [self._run_model(images[first : first + step]) for first in range(0, count, step)]
+        parts = [
+            self._run_onnx_model(images[first : first + step]) for first in range(0, count, step)
+        ]
         found = np.concatenate(parts)[:count]
         return check_features(self.name, found, count, self.dimension or None)
 
-    def _run_model(self, images: NDArray[Any]) -> NDArray[Any]:
+    def _run_onnx_model(self, images: NDArray[Any]) -> NDArray[Any]:
         if self._fixed is not None and len(images) < self._fixed:
             blank = np.zeros((self._fixed - len(images), *images.shape[1:]), images.dtype)
             images = np.concatenate([images, blank])
@@ -105,7 +107,7 @@ class OnnxImageEncoder:
             images = scaled.astype(_PRECISIONS[self._type])
         if self._last:
             images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-        output = _run_session(self._session, self.name, {self._input: images})
+        output = _run_onnx_session(self._session, self.name, {self._input: images})
         if output.ndim == 4:
             return np.asarray(output.mean(axis=(2, 3)))
         return output[:, 0] if output.ndim == 3 else output
@@ -141,20 +143,20 @@ class OnnxTextEncoder:
 
     def encode_batch(self, texts: list[str]) -> Features:
         """Encode b texts to ``(b, d)``."""
-        found = np.stack([self._run_model(text) for text in texts])
+        found = np.stack([self._run_onnx_model(text) for text in texts])
         return check_features(self.name, found, len(texts), self.dimension or None)
 
-    def _run_model(self, text: str) -> NDArray[Any]:
+    def _run_onnx_model(self, text: str) -> NDArray[Any]:
         ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         given["token_type_ids"] = np.zeros_like(ids)
         given = {name: value for name, value in given.items() if name in self._inputs}
-        output = _run_session(self._session, self.name, given)
+        output = _run_onnx_session(self._session, self.name, given)
         row = output[0].mean(axis=0) if output.ndim == 3 else output[0]
         return np.asarray(row / max(np.linalg.norm(row), 1e-12))
 
 
-def _open_session(path: Path, device: str) -> tuple[Any, bool]:
+def _open_onnx_session(path: Path, device: str) -> tuple[Any, bool]:
     """Load a model; return the session and whether it runs on a GPU."""
     if not path.is_file():
         raise BadInput(f"there is no file {path}; give a model in the ONNX format")
@@ -184,7 +186,7 @@ def _open_session(path: Path, device: str) -> tuple[Any, bool]:
     return session, on_gpu
 
 
-def _run_session(session: Any, name: str, given: dict[str, NDArray[Any]]) -> NDArray[Any]:
+def _run_onnx_session(session: Any, name: str, given: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """The first output of a model."""
     try:
         output: NDArray[Any] = session.run(None, given)[0]

@@ -53,9 +53,9 @@ def make_map(rows: NDArray[np.generic], *, table: bool = False) -> PoolMap:
     n = len(rows)
     draw = np.random.default_rng(0)
     sample = np.sort(draw.choice(n, min(n, SAMPLE), replace=False))
-    prepare = fit_preparation(rows[sample], table)
+    prepare = fit_map_preparation(rows[sample], table)
     landmarks = np.sort(draw.choice(n, min(n, LANDMARKS), replace=False))
-    components = _find_components(prepare(rows[sample]))
+    components = _find_map_components(prepare(rows[sample]))
     shrunk = np.concatenate(
         [prepare(rows[first : first + BLOCK]) @ components for first in range(0, n, BLOCK)]
     )
@@ -63,15 +63,17 @@ def make_map(rows: NDArray[np.generic], *, table: bool = False) -> PoolMap:
     places, nearest = np.empty((n, 2), np.float32), np.empty((n, 2), np.int64)
     for first in range(0, n, BLOCK):
         part = slice(first, first + BLOCK)
-        places[part], nearest[part] = _place_between(shrunk[part], shrunk[landmarks], flat)
+        places[part], nearest[part] = _place_between_landmarks(
+            shrunk[part], shrunk[landmarks], flat
+        )
     places[landmarks] = flat
     low, high = places.min(axis=0), places.max(axis=0)
     places = (places - low) / np.maximum(high - low, 1e-12)
-    limit = SAME**2 if table else limit_of_duplicates(prepare(rows[landmarks]))
+    limit = SAME**2 if table else choose_duplicate_limit(prepare(rows[landmarks]))
     return PoolMap(places, find_near_duplicates(rows, prepare, nearest, limit))
 
 
-def fit_preparation(sample: NDArray[np.generic], table: bool) -> Prepare:
+def fit_map_preparation(sample: NDArray[np.generic], table: bool) -> Prepare:
     """A function that centres rows, and scales them to unit length or unit deviation.
 
     Missing numbers count as the mean.
@@ -83,23 +85,23 @@ def fit_preparation(sample: NDArray[np.generic], table: bool) -> Prepare:
     spread = np.sqrt(np.nansum((finite - mean) ** 2, axis=0) / np.maximum(known, 1))
     scale = np.where(spread > 1e-12, spread, 1.0) * np.sqrt(flat.shape[1])
 
-    def prepare(given: NDArray[np.generic]) -> Vectors:
+    def prepare_map_rows(given: NDArray[np.generic]) -> Vectors:
         found = given.reshape(len(given), -1).astype(np.float32)
         found = np.where(np.isfinite(found), found - mean, 0)
         lengths = np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return np.asarray(found / (scale if table else lengths), dtype=np.float32)
 
-    return prepare
+    return prepare_map_rows
 
 
-def limit_of_duplicates(vectors: Vectors) -> float:
+def choose_duplicate_limit(vectors: Vectors) -> float:
     """The largest squared distance of near-duplicates, from a sample ``(m, d)`` of unit vectors."""
     distances = 2 - 2 * vectors @ vectors.T
     np.fill_diagonal(distances, 4)
     return float(np.clip(np.median(distances.min(axis=1)) / 4, CLOSEST, SIMILAR))
 
 
-def _find_components(rows: Vectors) -> Vectors:
+def _find_map_components(rows: Vectors) -> Vectors:
     """Principal components ``(d, c)`` of prepared rows, which are centred already."""
     from sklearn.utils.extmath import randomized_svd
 
@@ -119,7 +121,9 @@ def _embed_landmarks(rows: Vectors) -> Vectors:
     return np.asarray(method.fit_transform(padded), dtype=np.float32)
 
 
-def _place_between(rows: Vectors, landmarks: Vectors, flat: Vectors) -> tuple[Vectors, Ids]:
+def _place_between_landmarks(
+    rows: Vectors, landmarks: Vectors, flat: Vectors
+) -> tuple[Vectors, Ids]:
     """Places ``(b, 2)`` of rows, and their two nearest landmarks ``(b, 2)``."""
     distances = (landmarks**2).sum(axis=1) - 2 * rows @ landmarks.T
     distances += (rows**2).sum(axis=1)[:, None]

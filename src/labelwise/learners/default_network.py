@@ -149,15 +149,15 @@ class DefaultLearner(TorchLearner):
         self, inputs: Array, targets: Array, weights: Array = None, *, seed: int = 0
     ) -> FitReport:
         """As `TorchLearner.fit`; the loss is in the units of the labels."""
-        with _restore_threads():
+        with _restore_torch_threads():
             return self._fit(inputs, targets, weights, seed)
 
     def represent(
         self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, Array]:
         """As `TorchLearner.represent`; a regression's values are in the units of the labels."""
-        with _restore_threads():
-            self._spare_threads(self.module)
+        with _restore_torch_threads():
+            self._limit_torch_threads(self.module)
             return super().represent(inputs, names, folder=folder)
 
     def _fit(self, inputs: Array, targets: Array, weights: Array, seed: int) -> FitReport:
@@ -178,7 +178,7 @@ class DefaultLearner(TorchLearner):
         self._outputs = 1
         report = super().fit(inputs, scale(values), weights, seed=seed)
         mean, spread = float(scale.mean[0, 0]), float(scale.spread[0, 0])
-        self._network().labels.copy_(torch.tensor([mean, spread], dtype=torch.float64))
+        self._get_scaled_network().labels.copy_(torch.tensor([mean, spread], dtype=torch.float64))
         return replace(report, loss=report.loss * spread**2)
 
     def load(self, folder: str | Path) -> None:
@@ -190,22 +190,22 @@ class DefaultLearner(TorchLearner):
         self._outputs = len(head)
         super().load(folder)
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """Representations with values in the units of the labels."""
-        found = super()._rows(batch, names)
+        found = super()._represent_batch(batch, names)
         if self._regression:
-            mean, spread = self._network().labels.tolist()
+            mean, spread = self._get_scaled_network().labels.tolist()
             for name in found.keys() & {"outputs", "member_votes"}:
                 found[name] = found[name] * spread + mean
         return found
 
-    def _start_module(self) -> nn.Module:
+    def _make_starting_module(self) -> nn.Module:
         """A fresh module, on one thread if it is small."""
-        module = super()._start_module()
-        self._spare_threads(module)
+        module = super()._make_starting_module()
+        self._limit_torch_threads(module)
         return module
 
-    def _spare_threads(self, module: nn.Module) -> None:
+    def _limit_torch_threads(self, module: nn.Module) -> None:
         """Run a small network on one thread.
 
         Its layers take microseconds, so threads mostly wait for each other: on a busy machine a
@@ -215,14 +215,14 @@ class DefaultLearner(TorchLearner):
         if self._device.type == "cpu" and size < SMALL:
             torch.set_num_threads(1)
 
-    def _network(self) -> ScaledNetwork:
+    def _get_scaled_network(self) -> ScaledNetwork:
         module = self.module
         assert isinstance(module, ScaledNetwork)
         return module
 
 
 @contextmanager
-def _restore_threads() -> Iterator[None]:
+def _restore_torch_threads() -> Iterator[None]:
     """Restore the number of torch threads, which is a global setting."""
     before = torch.get_num_threads()
     try:

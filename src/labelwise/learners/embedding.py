@@ -33,9 +33,16 @@ class Standardizer:
         """Measure ``(n, d)`` or ``(n, channels, height, width)`` values, block by block."""
         axes = tuple(axis for axis in range(values.ndim) if axis != 1)
         count = values.size // values.shape[1]
-        mean = sum(block.sum(axis=axes, keepdims=True) for block in _iterate_blocks(values)) / count
+        mean = (
+            sum(
+                block.sum(axis=axes, keepdims=True)
+                for block in _iterate_standardizer_blocks(values)
+            )
+            / count
+        )
         squares = sum(
-            ((b - mean) ** 2).sum(axis=axes, keepdims=True) for b in _iterate_blocks(values)
+            ((b - mean) ** 2).sum(axis=axes, keepdims=True)
+            for b in _iterate_standardizer_blocks(values)
         )
         spread = np.sqrt(squares / count)
         spread[spread <= 1e-8 * np.abs(mean)] = 1  # constant up to rounding
@@ -65,7 +72,7 @@ class Standardizer:
         return cls(held["mean"], held["spread"])
 
 
-def _iterate_blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
+def _iterate_standardizer_blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
     """Iterate over blocks of rows in float64."""
     width = max(1, values.size // max(1, len(values)))
     step = max(1, _BLOCK_BYTES // (8 * width))

@@ -12,9 +12,7 @@ Estimation Using Deep Ensembles", NeurIPS 2017.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +29,19 @@ from labelwise.learners.network import call_module, call_with_features, get_line
 from labelwise.learners.network_reader import derive_predictions, full_precision
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.stacked_training import NetworkStack, can_stack, train_together
-from labelwise.learners.torch_learner import TorchLearner
+from labelwise.learners.torch_learner import TorchLearner, TrainingStart
 from labelwise.learners.training import (
-    LabelledItems,
     TrainingOutcome,
     autocast_context,
-    is_mixed,
+    is_mixed_precision,
     train,
 )
 
 
-def member_seeds(seed: int, count: int) -> list[int]:
+def derive_member_seeds(seed: int, count: int) -> list[int]:
     """The seeds of an ensemble's members; a `TorchLearner` with one of them trains that member.
 
-    >>> member_seeds(0, 2) == member_seeds(0, 3)[:2]
+    >>> derive_member_seeds(0, 2) == derive_member_seeds(0, 3)[:2]
     True
     """
     return [
@@ -64,10 +61,10 @@ class EnsembleModule(nn.Module):
     def forward(self, *inputs: Batch, **named: Batch) -> Tensor:
         """The mean of the members' outputs."""
         found = [call_module(member, named or inputs) for member in self.members]
-        return mean_outputs(torch.stack(found, dim=1), self.classes)
+        return average_member_outputs(torch.stack(found, dim=1), self.classes)
 
 
-def mean_outputs(several: Tensor, classes: bool) -> Tensor:
+def average_member_outputs(several: Tensor, classes: bool) -> Tensor:
     """Members' outputs ``(b, M, K)`` to those of the ensemble, ``(b, K)``."""
     several = full_precision(several)
     if not classes:
@@ -112,9 +109,9 @@ class EnsembleLearner(TorchLearner):
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
         if "pseudo" in options:
             raise BadInput("an ensemble gives no gradients, so pseudo has no meaning; leave it out")
-        super().__init__(self._make_members, **options)
+        super().__init__(self._make_ensemble_module, **options)
         self._make_member = make_module
-        self._seeds = member_seeds(0, members)
+        self._seeds = derive_member_seeds(0, members)
         self._stack: NetworkStack | None = None
         self._one_by_one = False
         self.batched: bool | None = None
@@ -127,7 +124,7 @@ class EnsembleLearner(TorchLearner):
     @property
     def members(self) -> list[nn.Module]:
         """The trained modules, in eval mode."""
-        return _get_members(self.module)
+        return _get_ensemble_members(self.module)
 
     def fit(
         self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
@@ -136,85 +133,73 @@ class EnsembleLearner(TorchLearner):
 
         Reports the mean loss, the maximum number of epochs, and whether all stopped early.
         """
-        begin = time.perf_counter()
-        self._seeds = member_seeds(check_seed(seed), len(self._seeds))
-        with seed_torch(seed, self._device):
-            start = self._prepare(inputs, targets, weights, seed)
-            outcomes = self._train_members(
-                _get_members(start.module), start.labelled, start.validation
-            )
-            start.module.eval()
-            whole = TrainingOutcome(
-                float(np.mean([outcome.loss for outcome in outcomes])),
-                max(outcome.epochs for outcome in outcomes),
-                all(outcome.converged for outcome in outcomes),
-            )
-            report = self._finish(start, whole)
-        self._reset_stack()
-        return replace(report, seconds=time.perf_counter() - begin)
+        self._seeds = derive_member_seeds(check_seed(seed), len(self._seeds))
+        report = super().fit(inputs, targets, weights, seed=seed)
+        self._reset_network_stack()
+        return report
 
-    def _outputs_count(self) -> int:
-        return get_linear_layer(self.members[0], self._get_state().head).out_features
+    def _count_network_outputs(self) -> int:
+        return get_linear_layer(self.members[0], self._get_fitted_network().head).out_features
 
-    def _one_of(self, module: nn.Module) -> nn.Module:
-        return _get_members(module)[0]
+    def _get_network_with_head(self, module: nn.Module) -> nn.Module:
+        return _get_ensemble_members(module)[0]
 
     def offered(self) -> list[str]:
         """The representations that this learner can give after training."""
-        if self._get_state().classes:
+        if self._get_fitted_network().classes:
             return ["features", "logits", "probabilities", "member_probabilities", "member_votes"]
-        return ["features", "outputs", *(["member_votes"] if self._outputs_count() == 1 else [])]
+        return [
+            "features",
+            "outputs",
+            *(["member_votes"] if self._count_network_outputs() == 1 else []),
+        ]
 
     def load(self, folder: str | Path) -> None:
         """Load members saved by `save`; ``make_module`` must build the same architecture."""
         super().load(folder)
-        self._reset_stack()
+        self._reset_network_stack()
+
+    def _train_module(self, start: TrainingStart) -> TrainingOutcome:
+        outcomes = self._train_members(start, _get_ensemble_members(start.module))
+        start.module.eval()
+        return TrainingOutcome(
+            float(np.mean([outcome.loss for outcome in outcomes])),
+            max(outcome.epochs for outcome in outcomes),
+            all(outcome.converged for outcome in outcomes),
+        )
 
     def _train_members(
-        self, members: list[nn.Module], labelled: LabelledItems, validation: LabelledItems | None
+        self, start: TrainingStart, members: list[nn.Module]
     ) -> list[TrainingOutcome]:
-        settings, device = self._settings, self._device
-        self.batched = can_stack(members, labelled, settings, device)
+        given: dict[str, Any] = {
+            "device": self._device,
+            "validation": start.validation,
+            "progress": self._progress,
+        }
+        labelled, settings = start.labelled, self._settings
+        self.batched = can_stack(members, labelled, settings, self._device)
         if self.batched:
-            return train_together(
-                members,
-                labelled,
-                settings,
-                seeds=self._seeds,
-                device=device,
-                validation=validation,
-                progress=self._progress,
-            )
+            return train_together(members, labelled, settings, seeds=self._seeds, **given)
         outcomes = []
         for module, seed in zip(members, self._seeds, strict=True):
-            with seed_torch(seed, device):
-                outcomes.append(
-                    train(
-                        module,
-                        labelled,
-                        settings,
-                        seed=seed,
-                        device=device,
-                        validation=validation,
-                        progress=self._progress,
-                    )
-                )
+            with seed_torch(seed, self._device):
+                outcomes.append(train(module, labelled, settings, seed=seed, **given))
         return outcomes
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """The named representations of a batch."""
-        classes = self._get_state().classes
+        classes = self._get_fitted_network().classes
         with torch.no_grad(), autocast_context(self._device, self._settings.amp):
             several, features = self._represent_members(batch)
-        if is_mixed(self._device, self._settings.amp):
+        if is_mixed_precision(self._device, self._settings.amp):
             features = features.bfloat16()  # mixed precision: more digits would be noise
-        outputs = mean_outputs(several, classes)
+        outputs = average_member_outputs(several, classes)
         found = {"features": features, **derive_predictions(outputs, several, classes)}
         return {name: found[name].detach() for name in names}
 
     def _represent_members(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Outputs ``(b, M, K)``, and features ``(b, M d)``, at once or member by member."""
-        head = self._get_state().head
+        head = self._get_fitted_network().head
         if not self._one_by_one:
             try:
                 self._stack = self._stack or NetworkStack(self.members)
@@ -226,13 +211,13 @@ class EnsembleLearner(TorchLearner):
         pairs = [call_with_features(module, head, batch) for module in self.members]
         return torch.stack([p[0] for p in pairs], dim=1), torch.cat([p[1] for p in pairs], dim=1)
 
-    def _reset_stack(self) -> None:
+    def _reset_network_stack(self) -> None:
         """Forget what was derived from earlier members."""
         assert isinstance(self.module, EnsembleModule)
-        self.module.classes = self._get_state().classes
+        self.module.classes = self._get_fitted_network().classes
         self._stack, self._one_by_one = None, False
 
-    def _make_members(self) -> EnsembleModule:
+    def _make_ensemble_module(self) -> EnsembleModule:
         """Fresh members, each from its own seed."""
         modules: list[nn.Module] = []
         for seed in self._seeds:
@@ -247,6 +232,6 @@ class EnsembleLearner(TorchLearner):
         return EnsembleModule(modules)
 
 
-def _get_members(module: nn.Module) -> list[nn.Module]:
+def _get_ensemble_members(module: nn.Module) -> list[nn.Module]:
     assert isinstance(module, EnsembleModule)
     return list(module.members)

@@ -52,7 +52,7 @@ class EstimatorMethods:
         """Whether the model is trained."""
         raise NotImplementedError
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations."""
         raise NotImplementedError
 

@@ -11,13 +11,12 @@ Reference: T. Wolf and others, "Transformers: State-of-the-Art Natural Language 
 EMNLP 2020, System Demonstrations.
 """
 
-import importlib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 
 
 class HuggingFaceClassifier(nn.Module):
@@ -49,9 +48,11 @@ class HuggingFaceClassifier(nn.Module):
     def __init__(self, model: Any) -> None:
         """Wrap a model such as that of ``AutoModelForSequenceClassification.from_pretrained``."""
         super().__init__()
-        if not isinstance(model, _import_transformers().PreTrainedModel):
+        with require_extra("HuggingFaceClassifier needs the package transformers", "huggingface"):
+            from transformers import PreTrainedModel
+        if not isinstance(model, PreTrainedModel):
             raise BadInput(f"a model of transformers is needed; got {type(model).__name__}")
-        self.model = model
+        self.model: Any = model
 
     @property
     def class_names(self) -> list[str]:
@@ -65,14 +66,14 @@ class HuggingFaceClassifier(nn.Module):
             named = {self.model.main_input_name: inputs[0], **named}
         if "labels" in named or "label" in named:
             raise BadInput("the inputs hold labels; take them out and give them as targets")
-        self._check_padding(named)
+        self._check_token_padding(named)
         if isinstance(getattr(self.model, "score", None), nn.Linear):
             return self._score_of_last_token(named)
         logits: Tensor = self.model(**named).logits
         return logits
 
-    def _check_padding(self, named: dict[str, Tensor]) -> None:
-        padding = self._padding()
+    def _check_token_padding(self, named: dict[str, Tensor]) -> None:
+        padding = self._get_padding_token()
         ids = named.get("input_ids")
         if ids is None or padding is None or "attention_mask" in named:
             return
@@ -85,14 +86,18 @@ class HuggingFaceClassifier(nn.Module):
     def _score_of_last_token(self, named: dict[str, Tensor]) -> Tensor:
         """The logits of the model, from the features of one token per text."""
         hidden: Tensor = self.model.base_model(**named)[0]
-        last = self._last_tokens(named, hidden)
+        last = self._find_last_tokens(named, hidden)
         logits: Tensor = self.model.score(hidden[torch.arange(len(last)).to(last.device), last])
         return logits
 
-    def _last_tokens(self, named: dict[str, Tensor], hidden: Tensor) -> Tensor:
+    def _find_last_tokens(self, named: dict[str, Tensor], hidden: Tensor) -> Tensor:
         """Positions ``(b,)`` of the last tokens that are not padding, as in the models."""
         count, length = hidden.shape[:2]
-        ids, padding, mask = named.get("input_ids"), self._padding(), named.get("attention_mask")
+        ids, padding, mask = (
+            named.get("input_ids"),
+            self._get_padding_token(),
+            named.get("attention_mask"),
+        )
         if ids is not None and padding is not None:
             real = ids != padding
         elif mask is not None:
@@ -102,16 +107,7 @@ class HuggingFaceClassifier(nn.Module):
         positions = torch.arange(length, device=hidden.device)
         return (positions * real).argmax(dim=1)
 
-    def _padding(self) -> int | None:
+    def _get_padding_token(self) -> int | None:
         config = self.model.config
         found: int | None = getattr(config, "pad_token_id", None)
         return found
-
-
-def _import_transformers() -> Any:
-    try:
-        return importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingDependency(
-            "HuggingFaceClassifier needs the package transformers; pip install transformers"
-        ) from error

@@ -62,7 +62,7 @@ class TensorItems:
 
     def batch(self, positions: NDArray[np.int64]) -> Tensor:
         """The rows at ``positions``."""
-        if _is_consecutive(positions):
+        if _are_consecutive_items(positions):
             return self.rows[int(positions[0]) : int(positions[-1]) + 1].clone()
         return self.rows[torch.from_numpy(positions).to(self.rows.device)]
 
@@ -78,7 +78,7 @@ class ArrayItems:
 
     def batch(self, positions: NDArray[np.int64]) -> Tensor:
         """The rows at ``positions``, copied into a tensor."""
-        if _is_consecutive(positions):
+        if _are_consecutive_items(positions):
             return as_tensor(self.rows[int(positions[0]) : int(positions[-1]) + 1])
         return as_tensor(self.rows[positions])
 
@@ -111,10 +111,10 @@ class SequenceItems:
         """The items at ``positions``, collated."""
         taken = [self.items[int(position)] for position in positions]
         if self.collate is not None:
-            return drop_labels(self.collate(taken))
-        inputs = [drop_labels(item[0] if isinstance(item, tuple) else item) for item in taken]
+            return drop_batch_labels(self.collate(taken))
+        inputs = [drop_batch_labels(item[0] if isinstance(item, tuple) else item) for item in taken]
         try:
-            return default_collate([_convert_lists(item) for item in inputs])
+            return default_collate([_convert_item_lists(item) for item in inputs])
         except (RuntimeError, TypeError) as error:
             raise BadInput(
                 f"the items do not fit in one batch ({first_line(error)}); pad them to one length "
@@ -133,7 +133,7 @@ class TableItems:
 
     def batch(self, positions: NDArray[np.int64]) -> dict[str, Tensor]:
         """The columns of the items at ``positions``."""
-        columns = drop_labels(self.table[positions.tolist()])
+        columns = drop_batch_labels(self.table[positions.tolist()])
         return {name: self._stack_column(name, values) for name, values in columns.items()}
 
     def _stack_column(self, name: str, values: Any) -> Tensor:
@@ -183,22 +183,22 @@ class LoaderItems:
         """The batches of the loader; of a pair, the first entry."""
         for batch in self.loader:
             pair = isinstance(batch, list | tuple)
-            yield drop_labels(batch[0] if pair else batch)
+            yield drop_batch_labels(batch[0] if pair else batch)
 
 
-def drop_labels(batch: Batch) -> Batch:
+def drop_batch_labels(batch: Batch) -> Batch:
     """A batch without the labels that data sets hold next to the inputs."""
     if not isinstance(batch, Mapping):
         return batch
     return {name: value for name, value in batch.items() if name not in LABELS}
 
 
-def _convert_lists(item: Batch) -> Batch:
+def _convert_item_lists(item: Batch) -> Batch:
     """An item with its lists of numbers as arrays, which `default_collate` would take apart."""
     if isinstance(item, Mapping):
-        return {name: _convert_lists(value) for name, value in item.items()}
+        return {name: _convert_item_lists(value) for name, value in item.items()}
     if isinstance(item, list) and item and isinstance(item[0], int | float | list):
-        return torch.as_tensor(_stack_lists(item))
+        return torch.as_tensor(_stack_input_lists(item))
     return item
 
 
@@ -207,7 +207,7 @@ def iterate_batches(items: "Items", size: int) -> Iterator[Batch]:
     if isinstance(items, LoaderItems):
         yield from items.iterate()
         return
-    for positions in split_evenly(np.arange(len(items)), size):
+    for positions in split_into_batches(np.arange(len(items)), size):
         yield items.batch(positions)
 
 
@@ -245,11 +245,11 @@ def as_items(inputs: Array, collate: Collate | None = None) -> Items:
     if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):
         return TableItems(inputs)
     if isinstance(inputs, Tensor):
-        return TensorItems(_check_dimensions(inputs.detach()))
+        return TensorItems(_check_input_axes(inputs.detach()))
     if isinstance(inputs, str | Path):
-        return ArrayItems(_check_dimensions(_map_npy(Path(inputs))))
+        return ArrayItems(_check_input_axes(_map_input_file(Path(inputs))))
     if isinstance(inputs, np.ndarray):
-        return ArrayItems(_check_dimensions(_check_numbers(inputs)))
+        return ArrayItems(_check_input_axes(_check_input_numbers(inputs)))
     if issparse(inputs):
         raise BadInput(
             f"inputs are a sparse matrix of {inputs.shape}; give inputs.toarray(), or fewer "
@@ -260,9 +260,9 @@ def as_items(inputs: Array, collate: Collate | None = None) -> Items:
     if hasattr(inputs, "__array__"):
         return as_items(np.asarray(inputs))
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], list | int | float):
-        return as_items(_stack_lists(inputs))
+        return as_items(_stack_input_lists(inputs))
     if isinstance(inputs, Mapping):
-        return _join_mapping({str(name): as_items(value) for name, value in inputs.items()})
+        return _join_input_mapping({str(name): as_items(value) for name, value in inputs.items()})
     if isinstance(inputs, IterableDataset) or not (
         hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__")
     ):
@@ -273,7 +273,7 @@ def as_items(inputs: Array, collate: Collate | None = None) -> Items:
     return SequenceItems(inputs)
 
 
-def _map_npy(path: Path) -> HostArray:
+def _map_input_file(path: Path) -> HostArray:
     if not path.is_file():
         raise BadInput(f"{path} does not exist")
     if path.suffix != ".npy":
@@ -282,10 +282,10 @@ def _map_npy(path: Path) -> HostArray:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ARRAY_ERRORS as error:
         raise BadInput(f"{path} is not a readable .npy file ({first_line(error)})") from error
-    return _check_numbers(array)
+    return _check_input_numbers(array)
 
 
-def _check_numbers(array: HostArray) -> HostArray:
+def _check_input_numbers(array: HostArray) -> HostArray:
     if np.ma.is_masked(array):
         raise BadInput("inputs hold masked entries; fill them or leave these items out")
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
@@ -293,7 +293,7 @@ def _check_numbers(array: HostArray) -> HostArray:
     return array
 
 
-def _stack_lists(rows: Sequence[Array]) -> HostArray:
+def _stack_input_lists(rows: Sequence[Array]) -> HostArray:
     try:
         return np.asarray(rows)
     except ValueError as error:
@@ -302,13 +302,13 @@ def _stack_lists(rows: Sequence[Array]) -> HostArray:
         ) from error
 
 
-def _check_dimensions(rows: Array) -> Array:
+def _check_input_axes(rows: Array) -> Array:
     if not rows.ndim:
         raise BadInput("inputs must have one row per item; got a single number")
     return rows
 
 
-def _join_mapping(parts: dict[str, Items]) -> MappingItems:
+def _join_input_mapping(parts: dict[str, Items]) -> MappingItems:
     lengths = {name: len(part) for name, part in parts.items()}
     if len(set(lengths.values())) != 1:
         raise BadInput(
@@ -357,24 +357,24 @@ def batch_length(batch: Batch) -> int:
     return batch_length(parts[0])
 
 
-def find_nonfinite(items: Items, size: int = 512) -> int | None:
+def find_nonfinite_item(items: Items, size: int = 512) -> int | None:
     """Position of the first item with a NaN or infinite number, or None."""
-    for positions in split_evenly(np.arange(len(items)), size):
-        wrong = _mark_nonfinite(items.batch(positions), len(positions))
+    for positions in split_into_batches(np.arange(len(items)), size):
+        wrong = _mark_nonfinite_items(items.batch(positions), len(positions))
         if wrong.any():
             found = int(positions[int(wrong.nonzero()[0, 0])])
             return int(items.positions[found]) if isinstance(items, ItemSubset) else found
     return None
 
 
-def _mark_nonfinite(batch: Batch, count: int) -> Tensor:
+def _mark_nonfinite_items(batch: Batch, count: int) -> Tensor:
     if isinstance(batch, Tensor):
         return ~torch.isfinite(batch.reshape(count, -1)).all(dim=1).cpu()
     parts = list(batch.values()) if isinstance(batch, Mapping) else list(batch)
-    return torch.stack([_mark_nonfinite(part, count) for part in parts]).any(dim=0)
+    return torch.stack([_mark_nonfinite_items(part, count) for part in parts]).any(dim=0)
 
 
-def split_evenly(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+def split_into_batches(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
     """Split positions into batches of at most ``size`` whose sizes differ by at most one.
 
     A short last batch would give its items more weight, and batch normalization fails on a single
@@ -384,7 +384,7 @@ def split_evenly(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]
     return list(np.array_split(order, count)) if count else []
 
 
-def _is_consecutive(positions: NDArray[np.int64]) -> bool:
+def _are_consecutive_items(positions: NDArray[np.int64]) -> bool:
     count = len(positions)
     return bool(
         count

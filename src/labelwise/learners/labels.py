@@ -31,7 +31,7 @@ def convert_targets(targets: Array, count: int, loss: str | Loss) -> tuple[Tenso
     values = targets.to(torch.float64) if whole else targets
     if not bool(torch.isfinite(values).all()):
         raise BadInput(
-            f"targets must be finite; item {_find_first(~torch.isfinite(values))} is not"
+            f"targets must be finite; item {_find_first_label(~torch.isfinite(values))} is not"
         )
     return values.reshape(count, -1), False
 
@@ -49,7 +49,7 @@ def _convert_targets(targets: Array) -> Tensor:
 
 def check_targets(targets: Tensor, classes: bool, outputs: int) -> None:
     """Reject labels without an output of the module, and labels of a single class."""
-    check_range(targets, classes, outputs)
+    check_label_range(targets, classes, outputs)
     if classes and bool((targets == targets[0]).all()):
         raise BadInput(
             f"all {len(targets)} labels are class {int(targets[0])}; a classifier needs two "
@@ -57,7 +57,7 @@ def check_targets(targets: Tensor, classes: bool, outputs: int) -> None:
         )
 
 
-def check_range(targets: Tensor, classes: bool, outputs: int) -> None:
+def check_label_range(targets: Tensor, classes: bool, outputs: int) -> None:
     """Reject labels without an output of the module."""
     if not classes:
         if targets.shape[1] != outputs:
@@ -66,9 +66,10 @@ def check_range(targets: Tensor, classes: bool, outputs: int) -> None:
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= outputs:
         wrong = low if low < 0 else high
+        place = _find_first_label(targets == wrong)
         raise BadInput(
-            f"label {wrong} of item {_find_first(targets == wrong)} is out of range; the module "
-            f"has {outputs} classes, 0 to {outputs - 1}"
+            f"label {wrong} of item {place} is out of range; the module has {outputs} classes, "
+            f"0 to {outputs - 1}"
         )
 
 
@@ -77,17 +78,6 @@ def convert_weights(weights: Array, count: int) -> Tensor:
     if weights is None:
         return torch.ones(count)
     return torch.from_numpy(scale_to_mean_one(weights, count))
-
-
-def select_label_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
-    """Weights at some positions, scaled to mean 1."""
-    values = weights[positions]
-    if not bool(values.any()):
-        raise BadInput(
-            f"the items to {part} all have weight zero; leave such items out, or give "
-            "validation=(inputs, targets)"
-        )
-    return values / values.mean()
 
 
 def split_holdout(
@@ -100,7 +90,7 @@ def split_holdout(
     if not classes:
         kept, held = order[wanted:], order[:wanted]
     else:
-        kept, held = _split_by_class(targets.cpu().numpy()[order], order, wanted)
+        kept, held = _split_holdout_by_class(targets.cpu().numpy()[order], order, wanted)
     if not len(kept) or not len(held):
         raise BadInput(
             f"{count} labelled items are too few to hold out a share of {share}; give more labels "
@@ -109,7 +99,7 @@ def split_holdout(
     return np.sort(kept), np.sort(held)
 
 
-def _split_by_class(
+def _split_holdout_by_class(
     labels: HostArray, order: NDArray[np.int64], wanted: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Hold out every class's share, rounded so that the total is ``wanted``."""
@@ -124,6 +114,6 @@ def _split_by_class(
     return order[~held], order[held]
 
 
-def _find_first(wrong: Tensor) -> int:
+def _find_first_label(wrong: Tensor) -> int:
     """Position of the first marked item."""
     return int(wrong.reshape(len(wrong), -1).any(dim=1).nonzero()[0, 0])

@@ -21,47 +21,52 @@ A penalty of 1 is one per feature: :math:`\lambda = q d`. The prior precision of
 matched to the spread of the trained logits, because the penalty that predicts best is far weaker
 than a prior: with it, members would disagree at random wherever there are no labels yet.
 
-Cost: milliseconds for 50 labels, below a second for 2,000 labels with 1,280 features and 10
-classes; cross-validation takes about 20 times as long and can be left out by giving ``tuning``.
+Cost: milliseconds for 50 labels, below half a second for 2,000 labels with 1,280 features and 10
+classes; cross-validation takes about three times as long and can be left out by giving ``tuning``.
 
 Reference: D. MacKay, "The Evidence Framework Applied to Classification Networks", Neural
 Computation 1992, for the members.
 """
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, HostArray, Ids, row_noise
 from labelwise.errors import BadInput
-from labelwise.kernels.calibration import calibrate_temperature, softmax
-from labelwise.learner import FitReport, check_names, check_seed
-from labelwise.learners.array_files import load_arrays, save_arrays
-from labelwise.learners.estimator import EstimatorMethods
+from labelwise.kernels.calibration import softmax
+from labelwise.learner import FitReport, check_seed
 from labelwise.learners.linear_models import (
     LARGEST_BASIS,
-    LinearFit,
     RowSpan,
     fit_logistic,
     fit_ridge,
     span_rows,
 )
-from labelwise.learners.weights import convert_numbers, keep_weighted
+from labelwise.learners.tuned_model import (
+    COLDEST,
+    HOTTEST,
+    LEAST_FOLDED,
+    OutOfFold,
+    TrainingRows,
+    TunedModel,
+    check_features,
+    choose_temperature,
+    measure_loss,
+    split_folds,
+)
+from labelwise.learners.weights import convert_numbers
 
 PENALTY = 0.003  # Penalty per feature before there are enough labels to choose it
 PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 RIDGE_PENALTIES = tuple(10.0**power for power in np.arange(3.0, -3.5, -0.5))
 
-FOLDS, LEAST_FOLDED, LEAST_TUNED = 5, 2, 3
-"""Number of folds, and labels per class from which on there are folds and a choice of penalty."""
-
-HOTTEST, COLDEST = 20.0, 0.5  # Limits of the temperature
+LEAST_TUNED = 3  # Labels per class from which on the penalty is chosen
+FOLD_TOLERANCE = 3e-5  # Tolerance of the fits of folds
 WARM_LABELS = 10  # Labels per class from which on a temperature below 1 counts by half or more
 MEMBERS = 50
 
@@ -71,25 +76,8 @@ LEAST_CLASSES, MOST_LABELS = 3, 1000
 """Where self-training is on by default: of two classes, confident predictions are wrong more often;
 with many labels it gains less, and takes two more seconds with 2,000."""
 
-_FOLD_STREAM, _MEMBER_STREAM, _PSEUDO_STREAM = 61, 62, 63
+_MEMBER_STREAM, _PSEUDO_STREAM = 62, 63
 _ROWS_AT_ONCE = 8192
-
-
-class OutOfFold(NamedTuple):
-    """Predictions of labelled items by models that were not trained on them."""
-
-    logits: Floats  # ``(m, K)``, or predicted values ``(m, k)`` of a regression
-    targets: HostArray  # ``(m,)`` columns of the logits, or values ``(m, k)``
-
-    def to_arrays(self) -> dict[str, HostArray]:
-        """The arrays to save, by name."""
-        return {f"out_of_fold_{name}": own for name, own in self._asdict().items()}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, HostArray]) -> "OutOfFold | None":
-        """Remove what `to_arrays` added from saved arrays."""
-        logits, targets = (arrays.pop(f"out_of_fold_{name}", None) for name in cls._fields)
-        return None if logits is None or targets is None else cls(logits, targets)
 
 
 @dataclass(frozen=True)
@@ -116,7 +104,7 @@ class _ProbeState:
     scale: float  # of the features: members' coefficients are for standardised ones
 
 
-class LinearProbe(EstimatorMethods):
+class LinearProbe(TunedModel):
     """A linear model of classes or values on features; a learner without torch.
 
     Logits and probabilities have a column per class and are calibrated:
@@ -165,11 +153,8 @@ class LinearProbe(EstimatorMethods):
         """
         self.classes, self.regression, self.penalty = classes, regression, penalty
         self.self_training, self.unlabelled, self.members = self_training, unlabelled, members
-        self.classes_: HostArray | None = None
         self.tuning = ProbeTuning()
-        self.out_of_fold: OutOfFold | None = None
         self._state: _ProbeState | None = None
-        self._seed = 0
 
     # Training.
 
@@ -190,60 +175,56 @@ class LinearProbe(EstimatorMethods):
         """
         begin = time.perf_counter()
         self._seed = check_seed(seed)
-        rows = check_features(inputs)
-        kept, own = keep_weighted(weights, len(rows))
+        labelled = self._read_labelled(inputs, targets, weights)
         if isinstance(tuning, Mapping):
             tuning = ProbeTuning(**tuning)
         if tuning is None:
             self.out_of_fold = None
         if self.regression:
-            goal: HostArray = check_values(targets, len(rows))
+            report = self._fit_values(labelled, tuning)
         else:
-            goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
-        rows, goal = rows[kept], goal[kept]
-        if self.regression:
-            fitted = self._fit_values(rows, goal, own, tuning)
-        else:
-            fitted = self._fit_classes(rows, goal, own, tuning)
-            wanted = self.self_training
-            if wanted is None:
-                known = len(self.state.offsets)
-                wanted = known >= LEAST_CLASSES and LEAST_TUNED * known <= len(rows) <= MOST_LABELS
-            more = 0 if self.unlabelled is None else len(self.unlabelled)
-            if wanted and more and self.tuning.labels:
-                fitted = self._train_on_confident(rows, goal, own)
+            report = self._fit_classes(labelled, tuning)
+            if self._is_self_trained(len(labelled.rows)):
+                report = self._train_on_confident(labelled)
         seconds = time.perf_counter() - begin
-        return FitReport(
-            fitted.loss, fitted.iterations, fitted.converged, seconds, training_labels=len(kept)
-        )
+        return replace(report, seconds=seconds, training_labels=len(targets))
 
-    def _fit_classes(
-        self, rows: Floats, targets: Ids, weights: Floats, tuning: ProbeTuning | None
-    ) -> LinearFit:
+    def _is_self_trained(self, count: int) -> bool:
+        """Whether to train on confident predictions too, after a training on ``count`` labels."""
+        if self.unlabelled is None or not len(self.unlabelled) or not self.tuning.labels:
+            return False
+        if self.self_training is not None:
+            return self.self_training
+        known = len(self.state.offsets)
+        return known >= LEAST_CLASSES and LEAST_TUNED * known <= count <= MOST_LABELS
+
+    def _fit_classes(self, labelled: TrainingRows, tuning: ProbeTuning | None) -> FitReport:
         assert self.classes_ is not None
+        rows, targets, weights = labelled
         classes, width = len(self.classes_), rows.shape[1]
         mean = weights @ rows / weights.sum()
-        scaled, scale = _scale_rows(rows - mean, weights)
+        scaled, scale = _scale_probe_rows(rows - mean, weights)
         span = span_rows(scaled)
         if tuning is None:
             tuning, logits = self._tune_classes(span, targets, weights, width)
             if logits is not None:
                 self.out_of_fold = OutOfFold(logits / tuning.temperature, targets)
+        penalty = tuning.penalty * width
         fitted = fit_logistic(
-            span.coordinates, span.squares, targets, classes, weights, tuning.penalty * width
+            span.coordinates, span.squares, targets, classes, weights[None], penalty
         )
         self.tuning = tuning
-        factors = _factor_curvature(span, fitted, weights)
+        own, offsets = fitted.coefficients[0].T, fitted.offsets[0]
         heat = tuning.temperature
         self._state = _ProbeState(
             mean=mean,
-            coefficients=span.expand(fitted.coefficients) / (scale * heat),
-            offsets=fitted.offsets / heat,
+            coefficients=span.expand_coefficients(own) / (scale * heat),
+            offsets=offsets / heat,
             scale=scale * heat,
             basis=span.basis,
-            **factors,
+            **_factor_probe_curvature(span, own, offsets, weights),
         )
-        return fitted
+        return FitReport(fitted.loss, fitted.iterations, fitted.converged, 0.0)
 
     def _tune_classes(
         self, span: RowSpan, targets: Ids, weights: Floats, width: int
@@ -255,54 +236,55 @@ class LinearProbe(EstimatorMethods):
         if classes < 2 or count < LEAST_FOLDED * classes:
             return ProbeTuning(fixed), None
         chosen = self.penalty is None and count >= LEAST_TUNED * classes
-        penalties = PENALTIES if chosen else (fixed,)
-        logits = np.empty((len(penalties), count, classes))
-        for part in split_folds(targets, self._seed):
-            # Rows are centred without the held-out ones, whose mean would place them too centrally.
-            middle = weights[~part] @ span.coordinates[~part] / weights[~part].sum()
-            rows, fitted = span.coordinates - middle, None
+        rows = span.coordinates.astype(np.float32)  # precise enough for the tolerance
+        parts = split_folds(targets, self._seed)
+        # Held-out rows have no weight; their mean would place them too centrally.
+        masked = np.where(parts, 0.0, weights)
+        fitted, best, lowest, logits = None, fixed, np.inf, np.empty((count, classes))
+        for penalty in PENALTIES if chosen else (fixed,):
             # Every fit starts from that of the next larger penalty, which is close to it.
-            for place, penalty in enumerate(penalties):
-                fitted = fit_logistic(
-                    rows[~part],
-                    span.squares,
-                    targets[~part],
-                    classes,
-                    weights[~part],
-                    penalty * width,
-                    start=fitted,
-                )
-                logits[place, part] = rows[part] @ fitted.coefficients + fitted.offsets
-        # The penalty of the smallest out-of-fold loss, and the temperature of its logits.
-        losses = [measure_loss(own, targets, weights) for own in logits]
-        best = int(np.argmin(losses))
-        heat = float(np.clip(calibrate_temperature(logits[best], targets), COLDEST, HOTTEST))
+            fitted = fit_logistic(
+                rows,
+                span.squares,
+                targets,
+                classes,
+                masked,
+                penalty * width,
+                start=fitted,
+                tolerance=FOLD_TOLERANCE,
+            )
+            found = np.empty((count, classes))
+            for part, own, offsets in zip(parts, fitted.coefficients, fitted.offsets, strict=True):
+                found[part] = rows[part] @ own.T + offsets
+            loss = measure_loss(found, targets, weights)
+            if loss < lowest:
+                best, lowest, logits = penalty, loss, found
+        heat = choose_temperature(logits, targets)
         if heat < 1:  # the models of the folds saw fewer labels and are less sure than the last one
             heat **= count / (count + WARM_LABELS * classes)
-        return ProbeTuning(penalties[best], heat, count), logits[best]
+        return ProbeTuning(best, heat, count), logits
 
-    def _train_on_confident(self, rows: Floats, targets: Ids, weights: Floats) -> LinearFit:
+    def _train_on_confident(self, labelled: TrainingRows) -> FitReport:
         """Train again on labels and confident predictions, `SELF_TRAINING_ROUNDS` times.
 
         The result is as sure of the unlabelled items, on average, as the calibrated model of the
         labels: its own predictions, learnt as if they were true, would make it surer.
         """
+        rows, targets, weights = labelled
         pool = convert_numbers(self.unlabelled, "unlabelled items")
         noise = row_noise(self._seed, np.arange(len(pool)), _PSEUDO_STREAM)
         kept = check_features(pool[noise < MOST_PSEUDO / max(len(pool), 1)], rows.shape[1])
         wanted = softmax(self._compute_logits(kept)).max(axis=1).mean()
-        fitted = None
         for _ in range(SELF_TRAINING_ROUNDS):
             chances = softmax(self._compute_logits(kept))
             sure = chances.max(axis=1) > CONFIDENT
             share = min(1.0, weights.sum() / 2 / max(int(sure.sum()), 1))
-            fitted = self._fit_classes(
+            pseudo = TrainingRows(
                 np.concatenate([rows, kept[sure]]),
                 np.concatenate([targets, chances[sure].argmax(axis=1)]),
                 np.concatenate([weights, np.full(int(sure.sum()), share)]),
-                self.tuning,
             )
-        assert fitted is not None
+            report = self._fit_classes(pseudo, self.tuning)
         heat = match_confidence(self._compute_logits(kept), wanted)
         state = self.state
         self._state = replace(
@@ -311,21 +293,21 @@ class LinearProbe(EstimatorMethods):
             offsets=state.offsets / heat,
             scale=state.scale * heat,
         )
-        return fitted
+        return report
 
-    def _fit_values(
-        self, rows: Floats, values: Floats, weights: Floats, tuning: ProbeTuning | None
-    ) -> LinearFit:
+    def _fit_values(self, labelled: TrainingRows, tuning: ProbeTuning | None) -> FitReport:
+        rows, values, weights = labelled
         count, width = rows.shape
         mean, centre = weights @ rows / weights.sum(), weights @ values / weights.sum()
-        scaled, scale = _scale_rows(rows - mean, weights)
+        scaled, scale = _scale_probe_rows(rows - mean, weights)
         roots = np.sqrt(weights)[:, None]
         # Rows and values times the roots of their weights: the ridge is an unweighted one of these.
         left, right = scaled * roots, (values - centre) * roots
         spread = float(np.mean(right**2)) or 1.0
         span = span_rows(left, largest=max(width, LARGEST_BASIS))
         if tuning is None:
-            choices = RIDGE_PENALTIES if self.penalty is None and count > 2 else (self._fixed(),)
+            fixed = 1.0 if self.penalty is None else self.penalty
+            choices = RIDGE_PENALTIES if self.penalty is None and count > 2 else (fixed,)
             fits = [fit_ridge(span, right, weights, penalty * width) for penalty in choices]
             best = int(np.argmin([np.mean(fit.errors**2) for fit in fits]))
             tuning = ProbeTuning(choices[best], 1.0, count if len(choices) > 1 else 0)
@@ -336,7 +318,7 @@ class LinearProbe(EstimatorMethods):
         noise = max(float(np.mean(fitted.errors**2)), 1e-12 * spread)
         self._state = _ProbeState(
             mean=mean,
-            coefficients=span.expand(fitted.coefficients) / scale,
+            coefficients=span.expand_coefficients(fitted.coefficients) / scale,
             offsets=centre,
             scale=scale,
             basis=span.basis,
@@ -349,50 +331,13 @@ class LinearProbe(EstimatorMethods):
             prior=noise / (tuning.penalty * width),
         )
         residuals = right - span.coordinates @ fitted.coefficients
-        return LinearFit(fitted.coefficients, centre, float(np.mean(residuals**2)), 1, True)
-
-    def _fixed(self) -> float:
-        return 1.0 if self.penalty is None else self.penalty
+        return FitReport(float(np.mean(residuals**2)), 1, True, 0.0)
 
     # Predictions.
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the probe is trained."""
         return self._state is not None
-
-    def predict(self, inputs: Array) -> HostArray:
-        """The classes ``(n,)``, or values ``(n,)`` or ``(n, k)``."""
-        rows = self._compute_logits(self._check_rows(inputs))
-        if self.regression:
-            return rows[:, 0] if rows.shape[1] == 1 else rows
-        assert self.classes_ is not None
-        return np.asarray(self.classes_[rows.argmax(axis=1)])
-
-    def offered(self) -> tuple[str, ...]:
-        """Names of the representations that `represent` gives."""
-        if self.regression:
-            return ("features", "outputs", "member_votes")
-        return ("features", "probabilities", "logits", "member_probabilities", "member_votes")
-
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
-        """The named representations of ``(n, d)`` features."""
-        check_names(names, self.offered(), "LinearProbe")
-        rows = self._check_rows(inputs)
-        found: dict[str, Any] = {}
-        if "features" in names:
-            found["features"] = rows
-        if {"logits", "probabilities", "outputs"} & set(names):
-            logits = self._compute_logits(rows)
-            found |= {"logits": logits, "outputs": logits}
-            if "probabilities" in names:
-                found["probabilities"] = softmax(logits)
-        if {"member_probabilities", "member_votes"} & set(names):
-            drawn = self._compute_member_logits(rows)
-            if not self.regression and "member_probabilities" in names:
-                found["member_probabilities"] = softmax(drawn)
-            if "member_votes" in names:
-                found["member_votes"] = drawn[:, :, 0] if self.regression else drawn.argmax(axis=2)
-        return {name: found[name] for name in names}
 
     @property
     def state(self) -> "_ProbeState":
@@ -401,8 +346,9 @@ class LinearProbe(EstimatorMethods):
             raise BadInput("the probe is not trained yet; call fit first")
         return self._state
 
-    def _check_rows(self, inputs: Array) -> HostArray:
-        return check_features(inputs, len(self.state.mean), dtype=None)
+    @property
+    def _columns(self) -> int:
+        return len(self.state.mean)
 
     def _compute_logits(self, rows: HostArray) -> Floats:
         """Logits or values, ``(n, K)``, in blocks of rows."""
@@ -412,6 +358,15 @@ class LinearProbe(EstimatorMethods):
         for first in range(0, len(rows), _ROWS_AT_ONCE):
             block = rows[first : first + _ROWS_AT_ONCE]
             found[first : first + _ROWS_AT_ONCE] = block @ state.coefficients + shift
+        return found
+
+    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Array]:
+        drawn = self._compute_member_logits(rows)
+        if self.regression:
+            return {"member_votes": drawn[:, :, 0]}
+        found = {"member_votes": drawn.argmax(axis=2)}
+        if "member_probabilities" in names:
+            found["member_probabilities"] = softmax(drawn)
         return found
 
     def _compute_member_logits(self, rows: HostArray) -> Floats:
@@ -446,24 +401,12 @@ class LinearProbe(EstimatorMethods):
         arrays = {
             name: np.asarray(value) for name, value in vars(self.state).items() if value is not None
         }
-        if self.out_of_fold is not None:
-            arrays |= self.out_of_fold.to_arrays()
-        classes = None if self.classes_ is None else self.classes_.tolist()
-        facts = {
-            "regression": self.regression,
-            "classes": classes,
-            "members": self.members,
-            "seed": self._seed,
-            "tuning": vars(self.tuning),
-        }
-        save_arrays(folder, "LinearProbe", arrays, facts)
+        facts = {"members": self.members, "tuning": vars(self.tuning)}
+        self._save_model(folder, arrays, facts)
 
     def load(self, folder: str | Path) -> None:
         """Take the model that `save` wrote."""
-        arrays, facts = load_arrays(folder, "LinearProbe")
-        if facts["regression"] != self.regression:
-            raise BadInput(f"{folder} holds a model for other labels; train again")
-        self.out_of_fold = OutOfFold.from_arrays(arrays)
+        arrays, facts = self._load_model(folder)
         try:
             scalars = {name: float(arrays.pop(name)) for name in ("prior", "scale")}
             values: dict[str, Any] = {"basis": None, **arrays, **scalars}
@@ -475,84 +418,11 @@ class LinearProbe(EstimatorMethods):
         self.classes_ = None if facts["classes"] is None else np.array(facts["classes"])
 
 
-def encode_classes(
-    classes: int | Sequence[Any] | None, targets: Array, count: int
-) -> tuple[Ids, HostArray]:
-    """Column numbers ``(m,)`` of the targets, and the classes of the columns ``(K,)``."""
-    given = np.asarray(targets)
-    if given.shape != (count,) or not count:
-        raise BadInput(f"give one class per item; got {count} items, targets {given.shape}")
-    for place, label in enumerate(given.tolist()):
-        if label is None or (isinstance(label, float) and math.isnan(label)):
-            raise BadInput(f"item {place} has no label ({label}); leave it out")
-    if classes is None:
-        try:
-            known = np.unique(given)
-        except TypeError:
-            kinds = sorted({type(label).__name__ for label in given.tolist()})
-            raise BadInput(f"labels are of several types ({', '.join(kinds)}); use one") from None
-    elif isinstance(classes, int | np.integer):
-        largest = int(given.max()) if given.dtype.kind in "iu" else 0
-        known = np.arange(max(int(classes), largest + 1))
-    else:
-        known = np.asarray(classes)
-    order = np.argsort(known, kind="stable")
-    places = np.searchsorted(known, given, sorter=order)
-    columns = order[np.minimum(places, len(order) - 1)]
-    wrong = known[columns] != given
-    if wrong.any():
-        label = given[wrong][0].item()
-        raise BadInput(f"label {label!r} is not one of the {len(order)} classes given")
-    return columns.astype(np.int64), known
-
-
-def check_features(inputs: Array, width: int | None = None, dtype: Any = np.float64) -> HostArray:
-    """``(n, d)`` finite features."""
-    rows = convert_numbers(inputs, "features")
-    if rows.ndim != 2:
-        raise BadInput(f"features must be (items, columns); got shape {rows.shape}")
-    if not rows.shape[1]:
-        raise BadInput(f"features have no columns; got shape {rows.shape}")
-    if width is not None and rows.shape[1] != width:
-        raise BadInput(f"the model was trained on {width} features; got {rows.shape[1]}")
-    rows = rows if dtype is None else rows.astype(dtype)
-    if dtype is not None and not np.isfinite(rows).all():
-        place = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-        raise BadInput(f"features of item {place} hold NaN or infinity; leave it out or fill them")
-    return rows
-
-
-def check_values(targets: Array, count: int) -> Floats:
-    """``(m, k)`` finite values."""
-    values = convert_numbers(targets, "targets").astype(np.float64)
-    if not values.ndim or len(values) != count or not count:
-        raise BadInput(f"give one value per item; got {count} items, targets {values.shape}")
-    values = values.reshape(count, -1)
-    if not np.isfinite(values).all():
-        raise BadInput("labels must be finite numbers")
-    return values
-
-
-def _scale_rows(centred: Floats, weights: Floats) -> tuple[Floats, float]:
+def _scale_probe_rows(centred: Floats, weights: Floats) -> tuple[Floats, float]:
     """Rows divided by their root mean square, and that number; 1 if all rows are equal."""
     scale = float(np.sqrt(weights @ np.mean(centred**2, axis=1) / weights.sum()))
     scale = scale if scale > 0 else 1.0
     return centred / scale, scale
-
-
-def split_folds(targets: HostArray, seed: int) -> list[NDArray[np.bool_]]:
-    """Masks ``(m,)`` of the folds; every class is dealt out evenly among them."""
-    noise = row_noise(seed, np.arange(len(targets)), _FOLD_STREAM)
-    order = np.lexsort((noise, targets))
-    fold = np.empty(len(targets), dtype=np.int64)
-    fold[order] = np.arange(len(targets)) % FOLDS
-    return [fold == number for number in range(FOLDS) if (fold == number).any()]
-
-
-def measure_loss(logits: Floats, targets: Ids, weights: Floats) -> float:
-    """Mean negative log-likelihood."""
-    chances = softmax(logits)[np.arange(len(targets)), targets]
-    return float(-weights @ np.log(np.maximum(chances, 1e-300)) / weights.sum())
 
 
 def match_confidence(logits: Floats, wanted: float) -> float:
@@ -570,14 +440,16 @@ def match_confidence(logits: Floats, wanted: float) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def _factor_curvature(span: RowSpan, fitted: LinearFit, weights: Floats) -> dict[str, Any]:
+def _factor_probe_curvature(
+    span: RowSpan, coefficients: Floats, offsets: Floats, weights: Floats
+) -> dict[str, Any]:
     """Variances of the Laplace posterior with Kronecker-factored precision.
 
     The precision is the mean over items of ``diag(p) - p p^T``, times the Gram matrix of the rows,
     plus a prior whose logits vary as much as the trained ones.
     """
-    logits = span.coordinates @ fitted.coefficients
-    chances = softmax(logits + fitted.offsets)
+    logits = span.coordinates @ coefficients
+    chances = softmax(logits + offsets)
     scaled = weights[:, None] * chances
     left = (np.diag(scaled.sum(axis=0)) - scaled.T @ chances) / weights.sum()
     # Outputs are rotated so that the curvature is diagonal in them as it is in the rows.

@@ -71,7 +71,7 @@ def describe_integer_inputs(batch: Batch) -> str:
 
 def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
     """The name of the module's last linear layer; the log of a softmax may follow it."""
-    layers = {found: layer for found, layer in module.named_modules() if _is_linear(layer)}
+    layers = {found: layer for found, layer in module.named_modules() if _is_linear_layer(layer)}
     listed = ", ".join(layers) or "none"
     if name is not None:
         if name not in dict(module.named_modules()):
@@ -89,7 +89,7 @@ def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
     return last[0]
 
 
-def _is_linear(layer: nn.Module) -> bool:
+def _is_linear_layer(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Linear) and not isinstance(
         layer, nn.modules.linear.NonDynamicallyQuantizableLinear
     )
@@ -100,12 +100,14 @@ def _find_output_layers(
 ) -> list[str]:
     given: dict[str, tuple[Tensor, int]] = {}
 
-    def remember(name: str, output: object) -> None:
+    def keep_layer_output(name: str, output: object) -> None:
         if isinstance(output, Tensor):
             given[name] = output, output._version
 
     handles = [
-        layer.register_forward_hook(lambda _, __, output, name=name: remember(name, output))
+        layer.register_forward_hook(
+            lambda _, __, output, name=name: keep_layer_output(name, output)
+        )
         for name, layer in layers.items()
     ]
     try:
@@ -115,12 +117,12 @@ def _find_output_layers(
         for handle in handles:
             handle.remove()
     last = [
-        name for name, (value, version) in given.items() if _shares_memory(value, version, output)
+        name for name, (value, version) in given.items() if _is_same_output(value, version, output)
     ]
     return last or [name for name, (value, _) in given.items() if _is_log_softmax(value, output)]
 
 
-def _shares_memory(value: Tensor, version: int, output: Tensor) -> bool:
+def _is_same_output(value: Tensor, version: int, output: Tensor) -> bool:
     """Whether two tensors are the same memory, reshaped at most and not changed since."""
     return (
         value.numel() == output.numel()
@@ -190,12 +192,12 @@ def find_shared_parts(module: nn.Module, other: nn.Module) -> str:
     """
     if module is other:
         return "the module"
-    theirs = {id(tensor) for _, tensor in _iterate_trained(other)}
-    names = [name for name, tensor in _iterate_trained(module) if id(tensor) in theirs]
+    theirs = {id(tensor) for _, tensor in _iterate_trained_tensors(other)}
+    names = [name for name, tensor in _iterate_trained_tensors(module) if id(tensor) in theirs]
     return f"the tensor {names[0]!r}" if names else ""
 
 
-def _iterate_trained(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _iterate_trained_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters that are trained, and statistics that layers gather, by name."""
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:

@@ -27,7 +27,7 @@ from labelwise.learners.inputs import (
     batch_length,
     iterate_batches,
     prepare_batch,
-    split_evenly,
+    split_into_batches,
 )
 from labelwise.learners.labels import convert_targets
 from labelwise.learners.members import Members
@@ -39,7 +39,7 @@ from labelwise.learners.network import (
     get_linear_layer,
 )
 from labelwise.learners.settings import LOSSES, Loss, TrainingSettings
-from labelwise.learners.training import LabelledItems, autocast_context, is_mixed
+from labelwise.learners.training import LabelledItems, autocast_context, is_mixed_precision
 from labelwise.pool.blocks import Progress
 
 LOSS_GRADIENTS = frozenset({"gradient_norms", "gradient_products"})
@@ -88,69 +88,64 @@ def pseudo_labels(
     return values[items, (noise * values.shape[1]).long()]
 
 
-class MemoryRows:
-    """Rows in memory: NumPy arrays for the CPU, tensors on other devices."""
+class RepresentationRows:
+    """Rows of representations, in memory or in files ``folder/NAME.npy``.
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    In memory they are NumPy arrays for the CPU and tensors on other devices. Files get their names
+    when they are complete.
+    """
+
+    def __init__(self, count: int, folder: Path | None = None) -> None:
+        self._count, self._folder = count, folder
         self._rows: dict[str, Tensor] = {}
+        self._files: dict[str, np.memmap] = {}
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
 
-    def put(self, first: int, rows: Mapping[str, Tensor]) -> None:
+    def write_rows(self, first: int, rows: Mapping[str, Tensor]) -> None:
         """Store rows ``first`` and following of all representations."""
         for name, values in rows.items():
+            part = slice(first, first + len(values))
+            if self._folder is not None:
+                self._write_to_file(name, part, _convert_to_numpy(name, values))
+                continue
             if name not in self._rows:
                 self._rows[name] = values.new_empty((self._count, *values.shape[1:]))
-            self._rows[name][first : first + len(values)] = values
+            self._rows[name][part] = values
 
-    def close(self) -> dict[str, Array]:
-        """All rows by name."""
-        return {
-            name: _to_storable(name, rows) if rows.device.type == "cpu" else rows
+    def _write_to_file(self, name: str, part: slice, array: HostArray) -> None:
+        if name not in self._files:
+            shape = (self._count, *array.shape[1:])
+            self._files[name] = np.lib.format.open_memmap(
+                self._name_partial_file(name), mode="w+", dtype=array.dtype, shape=shape
+            )
+        self._files[name][part] = array
+
+    def finish_rows(self) -> dict[str, Array]:
+        """All rows by name; those of files are mapped."""
+        found: dict[str, Array] = {
+            name: _convert_to_numpy(name, rows) if rows.device.type == "cpu" else rows
             for name, rows in self._rows.items()
         }
-
-    def drop(self) -> None:
-        """Discard rows if `close` was not called."""
-
-
-class FileRows:
-    """Rows in ``folder/NAME.npy``; files get their names when complete."""
-
-    def __init__(self, count: int, folder: Path) -> None:
-        self._count, self._folder = count, folder
-        self._files: dict[str, np.memmap] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def put(self, first: int, rows: Mapping[str, Tensor | HostArray]) -> None:
-        """Store rows ``first`` and following of all representations."""
-        for name, values in rows.items():
-            array = _to_storable(name, values) if isinstance(values, Tensor) else values
-            if name not in self._files:
-                shape = (self._count, *array.shape[1:])
-                self._files[name] = np.lib.format.open_memmap(
-                    self._partial(name), mode="w+", dtype=array.dtype, shape=shape
-                )
-            self._files[name][first : first + len(array)] = array
-
-    def close(self) -> dict[str, Array]:
-        """All rows by name, mapped from their files."""
-        names = list(self._files)
-        for name in names:
+        for name in list(self._files):
             self._files.pop(name).flush()
-            self._partial(name).replace(self._folder / f"{name}.npy")
-        return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in names}
+            path = self._name_partial_file(name).with_name(f"{name}.npy")
+            self._name_partial_file(name).replace(path)
+            found[name] = np.load(path, mmap_mode="r")
+        return found
 
-    def drop(self) -> None:
-        """Remove incomplete files."""
+    def remove_partial_files(self) -> None:
+        """Remove files that are not complete."""
         for name in list(self._files):
             del self._files[name]
-            self._partial(name).unlink(missing_ok=True)
+            self._name_partial_file(name).unlink(missing_ok=True)
 
-    def _partial(self, name: str) -> Path:
+    def _name_partial_file(self, name: str) -> Path:
+        assert self._folder is not None
         return self._folder / f".{name}.npy.partial"
 
 
-def _to_storable(name: str, values: Tensor) -> HostArray:
+def _convert_to_numpy(name: str, values: Tensor) -> HostArray:
     """Values as NumPy, which has no bfloat16: it becomes float16.
 
     The dtype must show the precision; rank tolerances would count rounding errors as directions.
@@ -208,17 +203,17 @@ class NetworkReader:
     @property
     def module(self) -> nn.Module:
         """The trained module, in eval mode."""
-        return self._get_state().module
+        return self._get_fitted_network().module
 
     @property
     def head(self) -> nn.Linear:
         """The trained module's last linear layer."""
-        state = self._get_state()
+        state = self._get_fitted_network()
         return get_linear_layer(state.module, state.head)
 
     def predict(self, inputs: Array) -> HostArray:
         """Classes ``(n,)``, or values ``(n, k)``."""
-        name = "logits" if self._get_state().classes else "outputs"
+        name = "logits" if self._get_fitted_network().classes else "outputs"
         rows = self.represent(inputs, [name])[name]
         values = rows.float().cpu().numpy() if isinstance(rows, Tensor) else rows
         return values.argmax(axis=1) if name == "logits" else np.asarray(values)
@@ -231,44 +226,44 @@ class NetworkReader:
         NumPy arrays by name; tensors where the device is a GPU; with ``folder``, where rows are
         streamed to ``NAME.npy`` for pools larger than memory, mapped files.
         """
-        state = self._get_state()
+        state = self._get_fitted_network()
         check_names(names, self.offered(), "this learner")
         items: Items = as_items(inputs)
         if not len(items):
             raise BadInput("no items to represent; give at least one")
-        self._before_rows(names)
-        kept = MemoryRows(len(items)) if folder is None else FileRows(len(items), Path(folder))
+        self._prepare_representations(names)
+        kept = RepresentationRows(len(items), None if folder is None else Path(folder))
         dtype = get_dtype(state.module)
         done = 0
         with evaluation_mode(state.module), ExitStack() as stack:
-            stack.callback(kept.drop)
+            stack.callback(kept.remove_partial_files)
             for given in iterate_batches(items, self._batch_size):
                 batch = prepare_batch(given, self._device, dtype)
-                kept.put(done, self._rows(batch, names))
+                kept.write_rows(done, self._represent_batch(batch, names))
                 done += batch_length(batch)
                 if self._progress is not None:
                     self._progress("representing", done, len(items))
-            return kept.close()
+            return kept.finish_rows()
 
     def offered(self) -> list[str]:
         """The representations that this learner can give after training."""
         members, gradients = self._members is not None, ["gradient_norms", "gradient_products"]
-        if self._get_state().classes:
+        if self._get_fitted_network().classes:
             several = ["member_probabilities", "member_votes"] if members else []
             return ["features", "logits", "probabilities", *several, *gradients, "gradient_sketch"]
-        votes = ["member_votes"] if self._outputs_count() == 1 else []
+        votes = ["member_votes"] if self._count_network_outputs() == 1 else []
         several = [*votes, *gradients] if members else []
         return ["features", "outputs", *several, "gradient_sketch"]
 
     # Extension points for subclasses.
 
-    def _outputs_count(self) -> int:
+    def _count_network_outputs(self) -> int:
         """Number of outputs of the network."""
         return self.head.out_features
 
-    def _before_rows(self, names: Sequence[str]) -> None:
+    def _prepare_representations(self, names: Sequence[str]) -> None:
         """Prepare a pass over a pool."""
-        state = self._get_state()
+        state = self._get_fitted_network()
         self._noise = np.random.default_rng([state.seed, 3])  # the same draws in every pass
         if state.labelled is None and "gradient_products" in names:
             raise BadInput(
@@ -282,48 +277,48 @@ class NetworkReader:
             vector = summed_gradient(state.module, batches, self._settings.loss)
         self._fitted = replace(state, vector=vector)
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """The named representations of a batch."""
-        state = self._get_state()
+        state = self._get_fitted_network()
         with torch.no_grad(), autocast_context(self._device, self._settings.amp):
             outputs, features = call_with_features(state.module, state.head, batch)
             several = self._member_outputs(batch, features, names)
-        if is_mixed(self._device, self._settings.amp):
+        if is_mixed_precision(self._device, self._settings.amp):
             features = features.bfloat16()  # mixed precision: more digits would be noise
         found = {"features": features, **derive_predictions(outputs, several, state.classes)}
         if "gradient_sketch" in names:
-            found["gradient_sketch"] = self._sketch_rows(batch)
+            found["gradient_sketch"] = self._sketch_batch(batch)
         if LOSS_GRADIENTS & set(names):
-            found |= self._gradient_rows(batch, outputs, several)
+            found |= self._represent_gradients(batch, outputs, several)
         return {name: found[name].detach() for name in names}
 
     def _member_outputs(
         self, batch: Batch, features: Tensor, names: Sequence[str]
     ) -> Tensor | None:
         """``(b, m, K)`` if any name needs it."""
-        state = self._get_state()
+        state = self._get_fitted_network()
         wanted = any(name.startswith("member_") for name in names)
         wanted |= not state.classes and bool(LOSS_GRADIENTS & set(names))
         if self._members is None or not wanted:
             return None
         return self._members.outputs(state.module, state.head, batch, features)
 
-    def _sketch_rows(self, batch: Batch) -> Tensor:
+    def _sketch_batch(self, batch: Batch) -> Tensor:
         """Sketches of gradients: of the values, or of the loss of the predicted class."""
-        state = self._get_state()
+        state = self._get_fitted_network()
 
-        def reduce(outputs: Tensor) -> Tensor:
+        def reduce_outputs(outputs: Tensor) -> Tensor:
             if not state.classes:
                 return outputs.sum(dim=1)
             return -outputs.log_softmax(dim=1).amax(dim=1)
 
-        return sketch_gradients(state.module, batch, reduce, self._projections)
+        return sketch_gradients(state.module, batch, reduce_outputs, self._projections)
 
-    def _gradient_rows(
+    def _represent_gradients(
         self, batch: Batch, outputs: Tensor, several: Tensor | None
     ) -> dict[str, Tensor]:
         """Squared norms, and products with the summed gradient over the labelled items."""
-        state, loss = self._get_state(), self._settings.loss
+        state, loss = self._get_fitted_network(), self._settings.loss
         noise = None
         if self._samples:
             noise = torch.from_numpy(self._noise.random(len(outputs))).to(outputs.device)
@@ -335,7 +330,7 @@ class NetworkReader:
         )
         return {"gradient_norms": norms, "gradient_products": products}
 
-    def _get_state(self) -> FittedNetwork:
+    def _get_fitted_network(self) -> FittedNetwork:
         if self._fitted is None:
             raise BadInput("the learner is not trained yet; call fit or load first")
         return self._fitted
@@ -343,13 +338,13 @@ class NetworkReader:
     def _iterate_batches(self, labelled: LabelledItems) -> Iterator[tuple[Batch, Tensor]]:
         """Labelled items and their targets, as the module takes them."""
         dtype = get_dtype(self.module)
-        for positions in split_evenly(np.arange(len(labelled)), self._batch_size):
+        for positions in split_into_batches(np.arange(len(labelled)), self._batch_size):
             batch = prepare_batch(labelled.items.batch(positions), self._device, dtype)
             yield batch, labelled.targets[torch.from_numpy(positions).to(self._device)]
 
-    def _labelled_features(self, labelled: LabelledItems) -> Tensor:
+    def _compute_labelled_features(self, labelled: LabelledItems) -> Tensor:
         """The head's inputs ``(m, d)`` of all labelled items, in eval mode."""
-        state = self._get_state()
+        state = self._get_fitted_network()
         with evaluation_mode(state.module), torch.no_grad():
             pairs = (
                 call_with_features(state.module, state.head, batch)

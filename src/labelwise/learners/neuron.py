@@ -2,16 +2,10 @@ r"""One neuron per output, fitted in the :math:`\ell_p` norm with the weights of
 
 For every model whose features a `lewis` selection was made from, and every output,
 
-.. math:: \min_{\theta \in E} \sum_i w_i \, |f(a_i \theta) - y_i|^p
+.. math:: \min_\theta \sum_i w_i \, |f(a_i \theta) - y_i|^p
 
-over the labelled items is nearly as good as a fit to the whole labelled pool. The paper restricts
-:math:`\theta` to
-
-.. math:: E = \Bigl\{ \theta : \sum_i w_i |a_i \theta|^p \le \frac{1}{\epsilon L^p}
-    \sum_i w_i |y_i|^p \Bigr\} ,
-
-with :math:`L` the Lipschitz constant of :math:`f` (1 for all activations here), and drops E in its
-experiments. For the identity and :math:`\epsilon \le 2^{-p}`, E contains every optimum. With a bias
+over the labelled items is nearly as good as a fit to the whole labelled pool. The paper's theorem
+bounds :math:`\sum_i w_i |a_i \theta|^p` too; its experiments and this module do not. With a bias
 the rows :math:`a_i` end in a 1.
 
 The activation must be 0 at 0; otherwise a zero row has a loss that :math:`\theta` cannot change.
@@ -20,15 +14,12 @@ Identity, ReLU and tanh are allowed, the logistic sigmoid (1/2 at 0) is not.
 * identity: convex; the global minimum (`lp_regression`).
 * ReLU, tanh: not convex; the best of several local searches, never worse than :math:`\theta = 0`.
   A search runs L-BFGS on :math:`(r^2 + \delta^2)^{p/2}` instead of :math:`|r|^p`, with a decreasing
-  :math:`\delta` for p below 2, and sequential quadratic programming if it leaves E.
+  :math:`\delta` for p below 2.
 
 `lp_regression` reduces the rows to an orthonormal basis of their span, which handles rank
 deficiency; the result is the shortest solution. p = 1 is a linear program (HiGHS), p = 2 least
 squares; others use Newton's method on :math:`\sum_i w_i (r_i^2 + \delta^2)^{p/2}` with
-:math:`\delta` decreasing to 1e-10 of the residuals. A limit
-:math:`\sum_i w_i |q_i \beta|^p \le c \sum_i w_i |y_i|^p` is part of the linear program; for p = 2
-the solution is scaled down; for others its multiplier :math:`\mu` is found by root finding, as the
-same regression with every row repeated with target 0 and weight :math:`\mu w`.
+:math:`\delta` decreasing to 1e-10 of the residuals.
 
 Cost: a singular value decomposition, ``O(m d^2)``, then tens of steps of ``O(m d^2)`` (identity) or
 some hundreds of ``O(m d)`` per start and output. NumPy and SciPy, in float64.
@@ -40,12 +31,12 @@ Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import solve
-from scipy.optimize import brentq, linprog, minimize
+from scipy.optimize import linprog, minimize
 from scipy.sparse import issparse
 
 from labelwise.arrays import Array, Floats, is_array, precision, to_numpy
@@ -74,7 +65,7 @@ class LpSolution(NamedTuple):
     converged: bool
 
 
-def orthonormalize(rows: Floats, precision: float = EPSILON) -> OrthonormalBasis:
+def orthonormalize_columns(rows: Floats, precision: float = EPSILON) -> OrthonormalBasis:
     """An orthonormal basis of the columns of ``(m, d)`` rows known to a relative precision."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     cut = values[0] * rank_tolerance(precision, *rows.shape) if len(values) else 0.0
@@ -82,15 +73,10 @@ def orthonormalize(rows: Floats, precision: float = EPSILON) -> OrthonormalBasis
     return OrthonormalBasis(left[:, :rank], right[:rank].T / values[:rank])
 
 
-def lp_regression(
-    span: Floats, targets: Floats, weights: Floats, p: float, allowed: float = math.inf
-) -> LpSolution:
-    """The best coefficients of ``(m, r)`` orthonormal columns, with or without a limit.
+def lp_regression(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
+    """The best coefficients of ``(m, r)`` orthonormal columns; p >= 1 and weights above 0.
 
-    ``p`` is 1 or more, weights are above 0. ``allowed`` limits ``sum w |span beta|^p``, relative to
-    ``sum w |targets|^p``.
-
-    >>> basis = orthonormalize(np.ones((3, 1)))  # the best constant: mean, median, middle
+    >>> basis = orthonormalize_columns(np.ones((3, 1)))  # the best constant: mean, median, middle
     >>> y, w = np.array([0.0, 1.0, 5.0]), np.ones(3)
     >>> for p in (2, 1, 60):
     ...     print(round(float((basis.back @ lp_regression(basis.span, y, w, p).beta)[0]), 2))
@@ -101,108 +87,83 @@ def lp_regression(
     scale = float(np.max(np.abs(targets), initial=0.0))
     if scale == 0 or span.shape[1] == 0:
         return LpSolution(np.zeros(span.shape[1]), 0, True)
-    scaled = targets / scale
-    limit = allowed * float(weights @ np.abs(scaled) ** p)
-    found = _SOLVERS.get(p, _solve_by_newton)(span, scaled, weights, p)
-    size = _lp_norm(span, found.beta, weights, p)
-    if size > (1 + 1e-9) * limit and p != 2:
-        solve = _linear_program if p == 1 else _fit_in_ball
-        found = solve(span, scaled, weights, p, limit)
-        size = _lp_norm(span, found.beta, weights, p)
-    if size > limit:  # by rounding; for p = 2 the scaled solution is optimal
-        found = found._replace(beta=found.beta * (limit / size) ** (1 / p))
+    found = _SOLVERS.get(p, _solve_lp_by_newton)(span, targets / scale, weights, p)
     return found._replace(beta=found.beta * scale)
 
 
-def _lp_norm(span: Floats, beta: Floats, weights: Floats, p: float) -> float:
-    return float(weights @ np.abs(span @ beta) ** p)
-
-
-def _least_squares(span: Floats, targets: Floats, weights: Floats, p: float = 2) -> LpSolution:
+def _solve_lp_least_squares(
+    span: Floats, targets: Floats, weights: Floats, p: float = 2
+) -> LpSolution:
     roots = np.sqrt(weights)
     beta = np.linalg.lstsq(span * roots[:, None], targets * roots, rcond=None)[0]
     return LpSolution(np.asarray(beta, dtype=np.float64), 1, True)
 
 
-def _linear_program(
-    span: Floats, targets: Floats, weights: Floats, p: float = 1, limit: float = math.inf
+def _solve_lp_linear_program(
+    span: Floats, targets: Floats, weights: Floats, p: float = 1
 ) -> LpSolution:
-    """Residuals (and limited predictions) are differences of two nonnegative variables."""
+    """Residuals are differences of two nonnegative variables."""
     count, rank = span.shape
     one = sparse.eye_array(count)
     costs = np.concatenate([np.zeros(rank), weights, weights])
-    equal = [[sparse.csr_array(span), one, -one]]
-    right = targets
-    size, most = None, None
-    if math.isfinite(limit):
-        zero = sparse.csr_array((count, count))
-        equal = [
-            [sparse.csr_array(span), one, -one, zero, zero],
-            [sparse.csr_array(span), zero, zero, one, -one],
-        ]
-        right = np.concatenate([targets, np.zeros(count)])
-        size = np.concatenate([np.zeros(rank + 2 * count), weights, weights])
-        # The predictions are split into two nonnegative parts, too, whose weighted sum is limited.
-        costs = np.concatenate([costs, np.zeros(2 * count)])
-        size, most = size[None, :], [limit]
-    bounds = [(None, None)] * rank + [(0, None)] * (len(costs) - rank)
-    equalities = sparse.block_array(equal)
-    answer = linprog(costs, A_ub=size, b_ub=most, A_eq=equalities, b_eq=right, bounds=bounds)
+    equalities = sparse.block_array([[sparse.csr_array(span), one, -one]])
+    bounds = [(None, None)] * rank + [(0, None)] * (2 * count)
+    answer = linprog(costs, A_eq=equalities, b_eq=targets, bounds=bounds)
     if answer.x is None:
         raise NotConverged(f"the linear program of p = 1 was not solved ({answer.message})")
     return LpSolution(answer.x[:rank], int(answer.nit), answer.status == 0)
 
 
-def _solve_by_newton(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
+def _solve_lp_by_newton(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
     """Follow the smoothed problems from least squares to delta near 0."""
-    beta = _least_squares(span, targets, weights).beta
+    beta = _solve_lp_least_squares(span, targets, weights).beta
     start = float(np.sqrt(np.mean((span @ beta - targets) ** 2)))
     if start <= 1e-14:  # the targets are fitted exactly
         return LpSolution(beta, 1, True)
     steps, converged = 1, True
     for delta in start * DELTAS:
         last = delta == start * DELTAS[-1]
-        beta, made, converged = _smooth_newton(
+        beta, made, converged = _minimize_smoothed_lp(
             beta, span, targets, weights, p, float(delta), 1e-14 if last else 1e-6
         )
         steps += made
     return LpSolution(beta, steps, converged)
 
 
-def _smooth_newton(
+def _minimize_smoothed_lp(
     beta: Floats, span: Floats, targets: Floats, weights: Floats, p: float, delta: float, tol: float
 ) -> tuple[Floats, int, bool]:
     """Minimise ``sum w (r^2 + delta^2)^(p/2)`` until a step would lower it by ``tol`` of it."""
     residuals = span @ beta - targets
-    value = _smoothed_loss(residuals, weights, p, delta)
+    value = _smoothed_lp_loss(residuals, weights, p, delta)
     for step in range(NEWTON_STEPS):
         squares = residuals**2 + delta**2
         slopes = weights * residuals * squares ** (p / 2 - 1)
         bends = weights * squares ** (p / 2 - 2) * ((p - 1) * residuals**2 + delta**2)
         # The Newton direction, and the fall of the loss that it promises.
-        direction = -_solve_system((span * bends[:, None]).T @ span, span.T @ slopes)
+        direction = -_solve_newton_system((span * bends[:, None]).T @ span, span.T @ slopes)
         gain = -p * float(direction @ (span.T @ slopes))
         if gain <= tol * value:
             return beta, step, True
         # Halve the step until the loss falls by a tenth of that (Armijo).
         along, length = span @ direction, 1.0
         while (
-            _smoothed_loss(residuals + length * along, weights, p, delta)
+            _smoothed_lp_loss(residuals + length * along, weights, p, delta)
             > value - 0.1 * length * gain
         ):
             length /= 2
             if length < 1e-10:  # the remaining gain is below rounding
                 return beta, step, gain <= 1e-8 * value
         beta, residuals = beta + length * direction, residuals + length * along
-        value = _smoothed_loss(residuals, weights, p, delta)
+        value = _smoothed_lp_loss(residuals, weights, p, delta)
     return beta, NEWTON_STEPS, False
 
 
-def _smoothed_loss(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
+def _smoothed_lp_loss(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
     return float(weights @ (residuals**2 + delta**2) ** (p / 2))
 
 
-def _solve_system(matrix: Floats, vector: Floats) -> Floats:
+def _solve_newton_system(matrix: Floats, vector: Floats) -> Floats:
     """Solve a positive definite system, up to rounding."""
     ridge = float(np.trace(matrix)) / len(matrix) * 1e-15
     try:
@@ -211,37 +172,10 @@ def _solve_system(matrix: Floats, vector: Floats) -> Floats:
         return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
 
 
-def _fit_in_ball(
-    span: Floats, targets: Floats, weights: Floats, p: float, limit: float
-) -> LpSolution:
-    """Find the multiplier at which the limit is tight, by root finding on its logarithm."""
-    twice = np.concatenate([span, span])
-    scaled = np.concatenate([targets, np.zeros(len(targets))])
-    steps = 0
-
-    def solve_penalized(log_multiplier: float) -> LpSolution:
-        nonlocal steps
-        share = 1 / (1 + math.exp(-log_multiplier))  # mu / (1 + mu), to keep numbers near 1
-        parts = np.concatenate([(1 - share) * weights, share * weights])
-        found = _solve_by_newton(twice, scaled, parts, p)
-        steps += found.steps
-        return found
-
-    def excess(log_multiplier: float) -> float:
-        size = _lp_norm(span, solve_penalized(log_multiplier).beta, weights, p)
-        return math.log(size / limit) if size > 0 else -1e3
-
-    # Widen the bracket until the size of the solution crosses the limit in it.
-    low, high = -1.0, 1.0
-    while excess(low) < 0:
-        low = 2 * low
-    while excess(high) > 0:
-        high = 2 * high
-    root = brentq(excess, low, high, xtol=1e-12, rtol=1e-12)
-    return solve_penalized(root)._replace(steps=steps)
-
-
-_SOLVERS: dict[float, Callable[..., LpSolution]] = {1: _linear_program, 2: _least_squares}
+_SOLVERS: dict[float, Callable[..., LpSolution]] = {
+    1: _solve_lp_linear_program,
+    2: _solve_lp_least_squares,
+}
 
 
 SMOOTHINGS = (1e-1, 1e-2, 1e-4, 1e-7)  # Deltas, relative to the largest target, for p below 2
@@ -287,7 +221,6 @@ def fit_neuron(
     p: float = 2.0,
     activation: str = "identity",
     bias: bool = False,
-    constraint: float | None = None,
     starts: int = 8,
     seed: int = 0,
 ) -> NeuronFit:
@@ -300,7 +233,6 @@ def fit_neuron(
         p: the norm, 1 or more.
         activation: ``"identity"``, ``"relu"`` or ``"tanh"``.
         bias: whether to fit a bias.
-        constraint: epsilon of the set E, above 0; None drops E.
         starts: random starts of the non-convex search, in addition to those from regressions.
         seed: determines the random starts.
 
@@ -316,23 +248,22 @@ def fit_neuron(
     >>> fits[0].theta.round(6).tolist(), round(float(fits[0].bias), 6)
     ([1.0, -2.0, 0.5], 4.0)
     """
-    _check_options(p, activation, bias, constraint, starts)
-    rows, columns, shares = _check_rows(features, targets, weights)
+    _check_neuron_options(p, activation, bias, starts)
+    rows, columns, shares = _check_neuron_rows(features, targets, weights)
     single = columns.ndim == 1
     columns = columns.reshape(len(rows), -1)
     digits = precision(features if is_array(features) else rows)
     if bias:
         rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
     kept = shares > 0
-    basis = orthonormalize(rows[kept], digits)
+    basis = orthonormalize_columns(rows[kept], digits)
     scaled = shares[kept] / shares[kept].mean()
-    allowed = math.inf if constraint is None else 1 / constraint
     found = []
     for values in columns[kept].T:
-        problem = NeuronProblem(basis.span, values, scaled, p, ACTIVATIONS[activation], allowed)
         if activation == "identity":
-            found.append(lp_regression(basis.span, values, scaled, p, allowed))
+            found.append(lp_regression(basis.span, values, scaled, p))
         else:
+            problem = NeuronProblem(basis.span, values, scaled, p, ACTIVATIONS[activation])
             found.append(_search_neuron(problem, starts, check_seed(seed)))
     # Back from the orthonormal basis to coefficients of the features.
     thetas = basis.back @ np.stack([solution.beta for solution in found], axis=1)
@@ -351,7 +282,9 @@ def fit_neuron(
     )
 
 
-def _check_rows(features: Array, targets: Array, weights: Array) -> tuple[Floats, Floats, Floats]:
+def _check_neuron_rows(
+    features: Array, targets: Array, weights: Array
+) -> tuple[Floats, Floats, Floats]:
     """Features, targets and weights of mean 1, in float64."""
     if issparse(features):
         raise BadInput(f"features are a sparse matrix of {features.shape}; give toarray() of it")
@@ -371,9 +304,7 @@ def _check_rows(features: Array, targets: Array, weights: Array) -> tuple[Floats
     return rows, values, shares
 
 
-def _check_options(
-    p: float, activation: str, bias: bool, constraint: float | None, starts: int
-) -> None:
+def _check_neuron_options(p: float, activation: str, bias: bool, starts: int) -> None:
     if not 1 <= p < math.inf:
         raise BadInput(f"p must be 1 or more; got {p}")
     if activation in ("sigmoid", "logistic"):
@@ -386,54 +317,34 @@ def _check_options(
         raise BadInput(f"activation must be one of {choices}; got {activation!r}")
     if not isinstance(bias, bool):
         raise BadInput(f"bias must be True or False; got {bias!r}")
-    if constraint is not None and not 0 < constraint < math.inf:
-        raise BadInput(f"constraint must be None or a number above 0; got {constraint}")
     if isinstance(starts, bool) or not isinstance(starts, int) or starts < 0:
         raise BadInput(f"starts must be a whole number from 0; got {starts!r}")
 
 
 class NeuronProblem(NamedTuple):
-    """The loss of one neuron in an orthonormal basis, and its limit on ``sum w |q beta|^p``."""
+    """The loss of one neuron in an orthonormal basis."""
 
     span: Floats
     targets: Floats
     weights: Floats
     p: float
     activation: Activation
-    allowed: float
 
     def loss(self, beta: Floats) -> float:
         """``sum w |f(q beta) - y|^p``."""
         errors = np.abs(self.activation.value(self.span @ beta) - self.targets)
         return float(self.weights @ errors**self.p)
 
-    def size(self, beta: Floats) -> float:
-        """``sum w |q beta|^p`` relative to its limit."""
-        if math.isinf(self.allowed):
-            return 0.0
-        scale = np.max(np.abs(self.targets))
-        top = self.weights @ np.abs(self.span @ beta / scale) ** self.p
-        return float(top / (self.allowed * (self.weights @ np.abs(self.targets / scale) ** self.p)))
-
-    def project_inside(self, beta: Floats) -> Floats:
-        """The same direction, shortened if it exceeds the limit."""
-        size = self.size(beta)
-        return beta if size <= 1 else beta * size ** (-1 / self.p)
-
     def smoothed_loss(self, beta: Floats, delta: float) -> tuple[float, Floats]:
         """The smoothed loss relative to that of zeros, and its gradient."""
         before = self.span @ beta
-        value, slopes = self._power(self.activation.value(before) - self.targets, delta)
-        whole = self._power(self.targets, delta)[0]
+        value, slopes = self._sum_smoothed_powers(
+            self.activation.value(before) - self.targets, delta
+        )
+        whole = self._sum_smoothed_powers(self.targets, delta)[0]
         return value / whole, self.span.T @ (slopes * self.activation.slope(before)) / whole
 
-    def smoothed_size(self, beta: Floats, delta: float) -> tuple[float, Floats]:
-        """The smoothed `size` and its gradient."""
-        size, slopes = self._power(self.span @ beta, delta)
-        whole = self.allowed * self._power(self.targets, delta)[0]
-        return size / whole, self.span.T @ slopes / whole
-
-    def _power(self, errors: Floats, delta: float) -> tuple[float, Floats]:
+    def _sum_smoothed_powers(self, errors: Floats, delta: float) -> tuple[float, Floats]:
         """``sum w (e^2 + delta^2)^(p/2)`` and its derivative by ``e``, ``(m,)``."""
         squares = errors**2 + delta**2
         factors = np.where(squares > 0, squares, 1.0) ** (self.p / 2 - 1)
@@ -447,8 +358,8 @@ def _search_neuron(problem: NeuronProblem, starts: int, seed: int) -> LpSolution
     if problem.span.shape[1] == 0 or not problem.targets.any():
         return best
     lowest, steps = problem.loss(best.beta), 0
-    for start in _draw_starts(problem, starts, seed):
-        found = _descend_from(problem, problem.project_inside(start))
+    for start in _draw_neuron_starts(problem, starts, seed):
+        found = _descend_neuron_loss(problem, start)
         steps += found.steps
         loss = problem.loss(found.beta)
         if loss < lowest:
@@ -456,7 +367,7 @@ def _search_neuron(problem: NeuronProblem, starts: int, seed: int) -> LpSolution
     return best._replace(steps=steps)
 
 
-def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floats]:
+def _draw_neuron_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floats]:
     """Regressions on the inverse of the activation, on all rows and on the positive ones."""
     span, targets, weights, p = problem[:4]
     inverse = problem.activation.inverse(targets)
@@ -464,7 +375,7 @@ def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floa
     yield first
     positive = targets > 0
     if positive.any() and not positive.all():
-        basis = orthonormalize(span[positive])
+        basis = orthonormalize_columns(span[positive])
         yield basis.back @ lp_regression(basis.span, inverse[positive], weights[positive], p).beta
     length = float(np.linalg.norm(first)) or float(np.linalg.norm(targets))
     generator = np.random.default_rng(seed)
@@ -473,42 +384,18 @@ def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floa
         yield np.asarray(length * direction / np.linalg.norm(direction))
 
 
-def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
-    """One search: without the limit first, and with it if that leads outside."""
+def _descend_neuron_loss(problem: NeuronProblem, start: Floats) -> LpSolution:
+    """One search, from the smoothest problem to the sharpest."""
     scale = float(np.max(np.abs(problem.targets)))
     deltas = [scale * delta for delta in SMOOTHINGS] if problem.p < 2 else [0.0]
     options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-11}
-    # First without the limit, from the smoothest problem to the sharpest.
     beta, steps, converged = start, 0, True
     for delta in deltas:
         answer = minimize(
             problem.smoothed_loss, beta, (delta,), jac=True, method="L-BFGS-B", options=options
         )
         beta, steps, converged = answer.x, steps + int(answer.nit), bool(answer.success)
-    if problem.size(beta) <= 1:
-        return LpSolution(beta, steps, converged)
-    # The minimum lies outside: search along the limit, and compare with the shortened minimum.
-    shrunk, held = problem.project_inside(beta), problem.project_inside(start)
-    for delta in deltas:
-        limit = {
-            "type": "ineq",
-            "fun": lambda b, delta=delta: 1 - problem.smoothed_size(b, delta)[0],
-            "jac": lambda b, delta=delta: -problem.smoothed_size(b, delta)[1],
-        }
-        answer = minimize(
-            problem.smoothed_loss,
-            held,
-            (delta,),
-            jac=True,
-            method="SLSQP",
-            constraints=[limit],
-            options={"maxiter": 300, "ftol": 1e-13},
-        )
-        steps, converged = steps + int(answer.nit), bool(answer.success)
-        if np.isfinite(answer.x).all():
-            held = problem.project_inside(answer.x)
-    better = shrunk if problem.loss(shrunk) < problem.loss(held) else held
-    return LpSolution(better, steps, converged)
+    return LpSolution(beta, steps, converged)
 
 
 class NeuronLearner:
@@ -526,24 +413,24 @@ class NeuronLearner:
         p: float = 2.0,
         activation: str = "identity",
         bias: bool = False,
-        constraint: float | None = None,
         starts: int = 8,
     ) -> None:
         """Store the options of `fit_neuron`."""
-        _check_options(p, activation, bias, constraint, starts)
-        self._p, self._activation, self._bias = p, activation, bias
-        self._constraint, self._starts = constraint, starts
+        _check_neuron_options(p, activation, bias, starts)
+        self._p, self._activation = p, activation
+        self._options: dict[str, Any] = {"p": p, "activation": activation}
+        self._options |= {"bias": bias, "starts": starts}
         self._fit: NeuronFit | None = None
 
     @property
     def theta(self) -> Floats:
         """``(d,)``, or ``(d, k)`` for ``k`` targets."""
-        return self._get_fit().theta
+        return self._get_fitted_neuron().theta
 
     @property
     def bias(self) -> Floats:
         """A number, or ``(k,)``; 0 without a bias."""
-        return self._get_fit().bias
+        return self._get_fitted_neuron().bias
 
     def fit(
         self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
@@ -554,17 +441,7 @@ class NeuronLearner:
         y|^p``.
         """
         begin = time.perf_counter()
-        self._fit = fit_neuron(
-            inputs,
-            targets,
-            weights,
-            p=self._p,
-            activation=self._activation,
-            bias=self._bias,
-            constraint=self._constraint,
-            starts=self._starts,
-            seed=seed,
-        )
+        self._fit = fit_neuron(inputs, targets, weights, seed=seed, **self._options)
         values = np.asarray(to_numpy(targets), dtype=np.float64)
         shares = np.ones(len(values))
         if weights is not None:
@@ -576,7 +453,7 @@ class NeuronLearner:
 
     def predict(self, inputs: Array) -> Floats:
         """The neuron's values, ``(n,)`` or ``(n, k)``."""
-        fit = self._get_fit()
+        fit = self._get_fitted_neuron()
         rows = np.asarray(to_numpy(inputs), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != len(fit.theta):
             raise BadInput(f"inputs must be (n, {len(fit.theta)}); got shape {rows.shape}")
@@ -590,7 +467,7 @@ class NeuronLearner:
             found["outputs"] = self.predict(inputs).reshape(len(inputs), -1)
         return {name: found[name] for name in names}
 
-    def _get_fit(self) -> NeuronFit:
+    def _get_fitted_neuron(self) -> NeuronFit:
         if self._fit is None:
             raise BadInput("the learner is not trained yet; call fit first")
         return self._fit

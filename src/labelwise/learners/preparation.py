@@ -64,7 +64,7 @@ def inspect_module(
     return found
 
 
-def hold_out(
+def hold_out_items(
     whole: LabelledItems,
     classes: bool,
     validation: float | tuple[Array, Array],
@@ -82,22 +82,33 @@ def hold_out(
         others, device = as_items(validation[0]), whole.targets.device
         targets, _ = labels.convert_targets(validation[1], len(others), loss)
         if outputs is not None:
-            labels.check_range(targets, classes, outputs)
+            labels.check_label_range(targets, classes, outputs)
         ones = torch.ones(len(others))
-        return whole, place_labelled(others, targets, ones, device, dtype=whole.weights.dtype)
+        return whole, place_labelled_items(others, targets, ones, device, dtype=whole.weights.dtype)
     if not validation:
         return whole, None
     rng = np.random.default_rng([seed, 2])
     kept, held = labels.split_holdout(whole.targets, classes, validation, rng)
-    return _select_part(whole, kept, "train on"), _select_part(whole, held, "hold out")
+    return _select_labelled_part(whole, kept, "train on"), _select_labelled_part(
+        whole, held, "hold out"
+    )
 
 
-def _select_part(whole: LabelledItems, positions: NDArray[np.int64], purpose: str) -> LabelledItems:
-    weights = labels.select_label_weights(whole.weights, positions, purpose)
-    return LabelledItems(ItemSubset(whole.items, positions), whole.targets[positions], weights)
+def _select_labelled_part(
+    whole: LabelledItems, positions: NDArray[np.int64], purpose: str
+) -> LabelledItems:
+    """The items at some positions, with weights of mean 1."""
+    weights = whole.weights[positions]
+    if not bool(weights.any()):
+        raise BadInput(
+            f"the items to {purpose} all have weight zero; leave such items out, or give "
+            "validation=(inputs, targets)"
+        )
+    items = ItemSubset(whole.items, positions)
+    return LabelledItems(items, whole.targets[positions], weights / weights.mean())
 
 
-def place_labelled(
+def place_labelled_items(
     items: Items,
     targets: Tensor,
     weights: Tensor,

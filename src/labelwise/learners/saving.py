@@ -40,7 +40,7 @@ def load_learner(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], d
         ) from error
 
 
-def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_tensor_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors whose names start with ``prefix``, with the prefix removed."""
     return {
         name.removeprefix(prefix): value

@@ -136,8 +136,8 @@ def make_schedule(
     if not isinstance(settings.schedule, str):
         return settings.schedule(optimizer, steps)
 
-    def factor(step: int) -> float:
+    def compute_rate_factor(step: int) -> float:
         left = 1 - min(step / steps, 1)
         return left if settings.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2
 
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, compute_rate_factor)

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
@@ -22,7 +22,10 @@ from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.weights import convert_rows, scale_to_mean_one
 
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+EstimatorSource: TypeAlias = BaseEstimator | Callable[[], BaseEstimator]
+"""An estimator, or a class or function that makes one."""
+
+_ACTIVATIONS: dict[str, Callable[[HostArray], HostArray]] = {
     "identity": lambda z: z,
     "relu": lambda z: np.maximum(z, 0),
     "tanh": np.tanh,
@@ -57,7 +60,10 @@ class SklearnLearner:
     """
 
     def __init__(
-        self, estimator: Any, *, features: Callable[[Any, Any], Any] | None = None
+        self,
+        estimator: EstimatorSource,
+        *,
+        features: Callable[[BaseEstimator, Array], Array] | None = None,
     ) -> None:
         """Remember how to make the model.
 
@@ -68,8 +74,8 @@ class SklearnLearner:
                 the features above are not the ones wanted.
         """
         self._given, self._features = estimator, features
-        self._make_estimator = _make_factory(estimator)
-        self._estimator: Any = None
+        self._make_estimator = _make_estimator_factory(estimator)
+        self._estimator: BaseEstimator | None = None
 
     # scikit-learn's conventions.
 
@@ -114,7 +120,7 @@ class SklearnLearner:
         return float(self.estimator.score(inputs, targets))
 
     @property
-    def estimator(self) -> Any:
+    def estimator(self) -> BaseEstimator:
         """The trained estimator."""
         if self._estimator is None:
             raise BadInput("the learner is not trained yet; call fit first")
@@ -131,50 +137,60 @@ class SklearnLearner:
         """
         estimator = self._make_estimator()
         seed = check_seed(seed, below=2**32)
-        if is_classifier(_last_step(estimator)):
-            _check_classes(np.asarray(targets))
+        if is_classifier(_get_last_estimator(estimator)):
+            _check_estimator_classes(np.asarray(targets))
         states = [name for name in estimator.get_params() if name.endswith("random_state")]
         estimator.set_params(**dict.fromkeys(states, seed))
-        extra = {} if weights is None else _weight_argument(estimator, weights, len(targets))
+        extra = (
+            {}
+            if weights is None
+            else _make_sample_weight_argument(estimator, weights, len(targets))
+        )
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             estimator.fit(inputs, targets, **extra)
-        unfinished = _pass_on(caught)
+        unfinished = _reissue_sklearn_warnings(caught)
         seconds = time.perf_counter() - begin
         self._estimator = estimator
-        last = _last_step(estimator)
+        last = _get_last_estimator(estimator)
         steps = getattr(last, "n_iter_", None)  # one number, or one per pair of classes or fold
         loss = getattr(last, "loss_", np.nan)
         most = 0 if steps is None else int(np.max(steps))
-        held = _count_validation(last, len(targets))
+        held = _count_estimator_validation(last, len(targets))
         return FitReport(
             float(loss), most, not unfinished, seconds, len(targets) - held, validation_labels=held
         )
 
-    def predict(self, inputs: Array) -> Any:
+    def predict(self, inputs: Array) -> Array:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
         return self.estimator.predict(inputs)
 
-    def predict_proba(self, inputs: Array) -> Any:
+    def predict_proba(self, inputs: Array) -> Array:
         """The trained classifier's probabilities, ``(n, K)``."""
         return self.estimator.predict_proba(inputs)
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations of the inputs, in one pass over them."""
-        last = _last_step(self.estimator)
-        check_names(names, _list_offered(last), f"a learner around {type(last).__name__}")
-        given = self.estimator[:-1].transform(inputs) if _has_steps(self.estimator) else inputs
+        last = _get_last_estimator(self.estimator)
+        check_names(
+            names, _list_estimator_representations(last), f"a learner around {type(last).__name__}"
+        )
+        given = (
+            self.estimator[:-1].transform(inputs)
+            if _is_sklearn_pipeline(self.estimator)
+            else inputs
+        )
         if isinstance(last, MLPClassifier | MLPRegressor):
-            found = _network_rows(last, given, names)
+            found = _represent_by_perceptron(last, given, names)
         else:
-            found = _estimator_rows(last, given, names)
+            found = _represent_by_estimator(last, given, names)
         if "features" in names and self._features is not None:
             found["features"] = self._features(self.estimator, inputs)
         return {name: found[name] for name in names}
 
 
-def _make_factory(estimator: Any) -> Callable[[], Any]:
+def _make_estimator_factory(estimator: EstimatorSource) -> Callable[[], BaseEstimator]:
     """A function that makes a new estimator; the given one is not changed."""
     if isinstance(estimator, BaseEstimator):
         return partial(clone, estimator)
@@ -183,11 +199,11 @@ def _make_factory(estimator: Any) -> Callable[[], Any]:
             "the estimator must be one of scikit-learn's, its class, or a function that gives one; "
             f"got {type(estimator).__name__}"
         )
-    make: Callable[[], Any] = estimator
+    make: Callable[[], BaseEstimator] = estimator
     return make
 
 
-def _check_classes(targets: HostArray) -> None:
+def _check_estimator_classes(targets: HostArray) -> None:
     """Refuse what is not one class per item, and labels of a single class."""
     if targets.ndim != 1:
         raise BadInput(f"give one class per item; got targets of shape {targets.shape}")
@@ -198,15 +214,15 @@ def _check_classes(targets: HostArray) -> None:
         )
 
 
-def _last_step(estimator: Any) -> Any:
+def _get_last_estimator(estimator: BaseEstimator) -> BaseEstimator:
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
-def _has_steps(estimator: Any) -> bool:
+def _is_sklearn_pipeline(estimator: BaseEstimator) -> bool:
     return isinstance(estimator, Pipeline) and len(estimator) > 1
 
 
-def _count_validation(last: Any, count: int) -> int:
+def _count_estimator_validation(last: BaseEstimator, count: int) -> int:
     """The number of labels that the estimator set aside to decide when to stop."""
     share = getattr(last, "validation_fraction", None)
     stops = getattr(last, "early_stopping", False) is True
@@ -215,7 +231,7 @@ def _count_validation(last: Any, count: int) -> int:
     return math.ceil(share * count) if isinstance(share, float) else int(share)
 
 
-def _list_offered(last: Any) -> list[str]:
+def _list_estimator_representations(last: BaseEstimator) -> list[str]:
     """The representations that an estimator offers."""
     if not is_classifier(last):
         return ["features", "outputs"]
@@ -224,9 +240,11 @@ def _list_offered(last: Any) -> list[str]:
     return ["features", "probabilities"] if hasattr(last, "predict_proba") else ["features"]
 
 
-def _weight_argument(estimator: Any, weights: Array, count: int) -> dict[str, HostArray]:
+def _make_sample_weight_argument(
+    estimator: BaseEstimator, weights: Array, count: int
+) -> dict[str, HostArray]:
     """The keyword argument of ``fit`` that carries the weights."""
-    last = _last_step(estimator)
+    last = _get_last_estimator(estimator)
     if not has_fit_parameter(last, "sample_weight"):
         name = type(last).__name__
         raise BadInput(f"{name} cannot be trained with weights; give none or take another model")
@@ -234,7 +252,7 @@ def _weight_argument(estimator: Any, weights: Array, count: int) -> dict[str, Ho
     return {f"{prefix}sample_weight": scale_to_mean_one(weights, count)}
 
 
-def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
+def _reissue_sklearn_warnings(caught: Sequence[warnings.WarningMessage]) -> bool:
     """Whether training stopped at its limit; all other warnings go on to the caller."""
     unfinished = False
     for warning in caught:
@@ -247,7 +265,9 @@ def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
     return unfinished
 
 
-def _network_rows(network: Any, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+def _represent_by_perceptron(
+    network: MLPClassifier | MLPRegressor, inputs: Array, names: Sequence[str]
+) -> dict[str, Array]:
     """Representations of a multilayer perceptron from one forward pass."""
     activate = _ACTIVATIONS[network.activation]
     hidden = inputs if issparse(inputs) else np.asarray(inputs)
@@ -264,8 +284,10 @@ def _network_rows(network: Any, inputs: Array, names: Sequence[str]) -> dict[str
     return found | {"logits": final, "probabilities": softmax(final, axis=1)}
 
 
-def _estimator_rows(last: Any, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"features": convert_rows(inputs)}
+def _represent_by_estimator(
+    last: BaseEstimator, inputs: Array, names: Sequence[str]
+) -> dict[str, Array]:
+    found: dict[str, Array] = {"features": convert_rows(inputs)}
     if "probabilities" in names:
         found["probabilities"] = last.predict_proba(inputs)
     if "outputs" in names:

@@ -13,13 +13,11 @@ neural network library that wraps PyTorch", 2017.
 """
 
 import copy
-import importlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +26,13 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset
 
 from labelwise.arrays import Array
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, require_extra
 from labelwise.learner import FitReport
 from labelwise.learners import labels
 from labelwise.learners.inputs import Batch, Items, ItemSubset, as_items, prepare_batch
 from labelwise.learners.network import get_dtype
 from labelwise.learners.network_reader import FittedNetwork
-from labelwise.learners.preparation import inspect_module, place_labelled, seed_torch
+from labelwise.learners.preparation import inspect_module, place_labelled_items, seed_torch
 from labelwise.learners.settings import Loss, squared_error
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import LabelledItems, check_finite
@@ -82,13 +80,15 @@ class SkorchLearner(TorchLearner):
 
         The other arguments are those of `TorchLearner`.
         """
-        self._skorch = _import_skorch()
+        with require_extra("SkorchLearner needs the package skorch", "skorch"):
+            import skorch
+        self._skorch = skorch
         self._make_net = net if callable(net) and not hasattr(net, "get_params") else lambda: net
-        first = self._fresh_net()
+        first = self._make_weighted_net()
         super().__init__(
-            self._fresh_module,
+            lambda: _wrap_skorch_module(self._make_weighted_net().initialize()),
             head=head,
-            loss=self._loss_of(first),
+            loss=self._choose_skorch_loss(first),
             device=first.device,
             pseudo=pseudo,
             represent_batch_size=represent_batch_size,
@@ -111,16 +111,18 @@ class SkorchLearner(TorchLearner):
         items = as_items(inputs)
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)
         shares = labels.convert_weights(weights, len(items))
-        with seed_torch(seed, self._device), _numpy_seeded(seed):
-            net = self._fresh_net().initialize()
-            module, dtype = _to_scores(net), get_dtype(net.module_)
+        with seed_torch(seed, self._device), _seed_numpy(seed):
+            net = self._make_weighted_net().initialize()
+            module, dtype = _wrap_skorch_module(net), get_dtype(net.module_)
             head = inspect_module(module, self._head, items, values, classes, self._device)
-            whole = place_labelled(items, values, shares, torch.device("cpu"), dtype=dtype)
+            whole = place_labelled_items(items, values, shares, torch.device("cpu"), dtype=dtype)
             net.partial_fit(_WeightedDataset(whole, dtype), whole.targets.numpy())
-        kept = _trained_on(net, whole)
-        labelled = place_labelled(kept.items, kept.targets, kept.weights, self._device, dtype=dtype)
-        loss, held_out = _last_epoch(net)
-        settings = replace(self._settings, loss=_item_loss(net), lr=net.lr)
+        kept = _select_skorch_training_items(net, whole)
+        labelled = place_labelled_items(
+            kept.items, kept.targets, kept.weights, self._device, dtype=dtype
+        )
+        loss, held_out = _read_last_skorch_epoch(net)
+        settings = replace(self._settings, loss=_make_skorch_item_loss(net), lr=net.lr)
         check_finite(loss, f"the loss in epoch {len(net.history)}", whole, settings)
         self._net, self._settings = net, settings
         self._fitted = FittedNetwork(module.eval(), head, labelled, classes, seed)
@@ -128,7 +130,7 @@ class SkorchLearner(TorchLearner):
         ended = len(net.history) < net.max_epochs
         return FitReport(loss, len(net.history), ended, seconds, len(labelled), held_out)
 
-    def _fresh_net(self) -> "NeuralNet":
+    def _make_weighted_net(self) -> "NeuralNet":
         """An untrained copy of the net with weighted losses."""
         net = self._make_net()
         if not isinstance(net, self._skorch.NeuralNet):
@@ -142,23 +144,11 @@ class SkorchLearner(TorchLearner):
         params = copy.deepcopy(net.get_params(deep=False))
         return kind(**params)
 
-    def _loss_of(self, net: "NeuralNet") -> str | Loss:
+    def _choose_skorch_loss(self, net: "NeuralNet") -> str | Loss:
         """The kind of loss, which decides whether targets are classes or values."""
         if isinstance(net, self._skorch.NeuralNetClassifier):
             return "cross_entropy"
         return "mse" if isinstance(net, self._skorch.NeuralNetRegressor) else squared_error
-
-    def _fresh_module(self) -> nn.Module:
-        return _to_scores(self._fresh_net().initialize())
-
-
-def _import_skorch() -> ModuleType:
-    try:
-        return importlib.import_module("skorch")
-    except ImportError as error:
-        raise MissingDependency(
-            "SkorchLearner needs the package skorch; pip install skorch"
-        ) from error
 
 
 class _WeightedLoss:
@@ -187,27 +177,27 @@ class _WeightedLoss:
 
     def infer(self, x: Batch, **named: Batch) -> Batch:
         """Call the module without the weights."""
-        return super().infer(_to_plain_inputs(x), **named)  # type: ignore[misc]
+        return super().infer(_drop_skorch_weights(x), **named)  # type: ignore[misc]
 
     def get_loss(
         self, y_pred: Batch, y_true: Tensor, X: Batch = None, training: bool = False
     ) -> Tensor:
         """The weighted mean; items without a weight count 1."""
         losses = super().get_loss(  # type: ignore[misc]
-            y_pred, y_true, X=_to_plain_inputs(X), training=training
+            y_pred, y_true, X=_drop_skorch_weights(X), training=training
         )
-        mean = _per_item(losses, len(y_true))
+        mean = _average_item_losses(losses, len(y_true))
         if isinstance(X, Mapping) and WEIGHT in X:
             mean = mean * X[WEIGHT].to(device=mean.device, dtype=mean.dtype)
         return mean.mean()
 
 
-def _to_plain_inputs(inputs: Batch) -> Batch:
+def _drop_skorch_weights(inputs: Batch) -> Batch:
     """Inputs without their weights."""
     return inputs[INPUTS] if isinstance(inputs, Mapping) and WEIGHT in inputs else inputs
 
 
-def _per_item(losses: Tensor, count: int) -> Tensor:
+def _average_item_losses(losses: Tensor, count: int) -> Tensor:
     """Losses ``(b, ...)`` averaged over all but the items."""
     if losses.ndim == 0 or len(losses) != count:
         raise BadInput(
@@ -230,17 +220,17 @@ class _WeightedDataset(Dataset[tuple[dict[str, Batch], Tensor]]):
         batch = prepare_batch(
             self._items.batch(np.array([position])), torch.device("cpu"), self._dtype
         )
-        return {INPUTS: _single_input(batch), WEIGHT: self._weights[position]}, self._targets[
+        return {INPUTS: _take_single_item(batch), WEIGHT: self._weights[position]}, self._targets[
             position
         ]
 
 
-def _single_input(batch: Batch) -> Batch:
+def _take_single_item(batch: Batch) -> Batch:
     """The item of a batch of one."""
     if isinstance(batch, Tensor):
         return batch[0]
     if isinstance(batch, Mapping):
-        return {name: _single_input(value) for name, value in batch.items()}
+        return {name: _take_single_item(value) for name, value in batch.items()}
     raise BadInput(f"a skorch net takes a tensor or a mapping; got {len(batch)} inputs an item")
 
 
@@ -257,21 +247,21 @@ class _LogProbabilities(nn.Module):
         return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 
-def _to_scores(net: "NeuralNet") -> nn.Module:
+def _wrap_skorch_module(net: "NeuralNet") -> nn.Module:
     """The module of the net, giving logits or values."""
     module: nn.Module = net.module_
     return _LogProbabilities(module) if isinstance(net.criterion_, nn.NLLLoss) else module
 
 
-def _item_loss(net: "NeuralNet") -> Loss:
+def _make_skorch_item_loss(net: "NeuralNet") -> Loss:
     """The net's criterion as a loss of logits or values, one per item."""
     criterion = net.criterion_
     if isinstance(criterion, nn.NLLLoss):
         return lambda outputs, targets: criterion(outputs.log_softmax(dim=1), targets)
-    return lambda outputs, targets: _per_item(criterion(outputs, targets), len(outputs))
+    return lambda outputs, targets: _average_item_losses(criterion(outputs, targets), len(outputs))
 
 
-def _trained_on(net: "NeuralNet", whole: LabelledItems) -> LabelledItems:
+def _select_skorch_training_items(net: "NeuralNet", whole: LabelledItems) -> LabelledItems:
     """The labelled items that the net did not hold out."""
     kept = net.trained_on_
     if not isinstance(kept, Subset) or not isinstance(kept.dataset, _WeightedDataset):
@@ -281,7 +271,7 @@ def _trained_on(net: "NeuralNet", whole: LabelledItems) -> LabelledItems:
     return LabelledItems(items, whole.targets[positions], whole.weights[positions])
 
 
-def _last_epoch(net: "NeuralNet") -> tuple[float, int]:
+def _read_last_skorch_epoch(net: "NeuralNet") -> tuple[float, int]:
     """The training loss of the last epoch, and the number of validation items."""
     if not len(net.history):
         return math.nan, 0
@@ -293,7 +283,7 @@ def _last_epoch(net: "NeuralNet") -> tuple[float, int]:
 
 
 @contextmanager
-def _numpy_seeded(seed: int) -> Iterator[None]:
+def _seed_numpy(seed: int) -> Iterator[None]:
     """Seed NumPy's global generator, which splits may use; restore it afterwards."""
     before = np.random.get_state()
     np.random.seed(seed % 2**32)

@@ -36,7 +36,7 @@ from labelwise.learners.inputs import (
     ItemSubset,
     TensorItems,
     prepare_batch,
-    split_evenly,
+    split_into_batches,
 )
 from labelwise.learners.members.base import ModuleWithState, ignore_vmap_warnings
 from labelwise.learners.network import call_module, call_with_features, evaluation_mode, get_dtype
@@ -48,12 +48,12 @@ from labelwise.learners.training import (
     StoppingRule,
     TrainingOutcome,
     TrainingWatcher,
+    apply_batch_loss,
     autocast_context,
     check_accuracy_use,
     check_finite,
-    checked_losses,
-    count_hits,
     draw_batches,
+    mark_correct_items,
 )
 from labelwise.pool.blocks import Progress
 
@@ -63,7 +63,7 @@ FIRST = 3  # Ordinary steps per batch size before one is captured; they allocate
 WORTH = 200  # Capturing does not pay for trainings with fewer steps
 
 
-def can_record(
+def can_capture_graph(
     optimizer: torch.optim.Optimizer,
     settings: TrainingSettings,
     device: torch.device,
@@ -97,7 +97,7 @@ class CudaGraphStep:
         """Run the step for items at ``positions`` ``(M, b)``, on the device in ``places``."""
         size = places.shape
         if size not in self._records and self._made[size] >= FIRST and not self._failed:
-            self._record(positions, places)
+            self._capture_graph(positions, places)
         if size in self._records:
             static, graph = self._records[size]
             static.copy_(places)
@@ -108,7 +108,7 @@ class CudaGraphStep:
             self._step(positions, places)
         self._made[size] += 1
 
-    def _record(self, positions: NDArray[np.int64], places: Tensor) -> None:
+    def _capture_graph(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """Capture a step without running it."""
         static, graph = places.clone(), torch.cuda.CUDAGraph()
         try:
@@ -147,13 +147,15 @@ class StackedSets:
             raise BadInput(
                 f"give one set, or {count} sets of one size; got {len(self.each)} of sizes {sizes}"
             )
-        self.targets = self._stack_parts([own.targets for own in self.each], device)
-        self.weights = self._stack_parts([own.weights for own in self.each], device)
+        self.targets = self._stack_set_parts([own.targets for own in self.each], device)
+        self.weights = self._stack_set_parts([own.weights for own in self.each], device)
         self._device = device
         self._networks = torch.arange(count, device=device)[:, None]
-        self._pool, self._where = _find_common_pool([own.items for own in self.each])
+        self._pool, self._where = _find_stacked_source([own.items for own in self.each])
         self._places = None if self._where is None else torch.from_numpy(self._where).to(device)
-        self._rows = _stack_items([own.items for own in self.each]) if self._pool is None else None
+        self._rows = (
+            _stack_network_items([own.items for own in self.each]) if self._pool is None else None
+        )
 
     def __len__(self) -> int:
         return len(self.each[0])
@@ -178,7 +180,9 @@ class StackedSets:
             where = self._where
             wanted = positions if where is None else np.take_along_axis(where, positions, axis=1)
             flat = prepare_batch(self._pool.batch(wanted.ravel()), self._device, dtype)
-            return map_tensors(lambda part: part.reshape(*positions.shape, *part.shape[1:]), flat)
+            return map_batch_tensors(
+                lambda part: part.reshape(*positions.shape, *part.shape[1:]), flat
+            )
         if self._rows is not None and self._rows.device == places.device:
             return prepare_batch(self.gather_values(self._rows, places), self._device, dtype)
         return stack_batches(self.batches(positions, dtype))
@@ -188,28 +192,28 @@ class StackedSets:
         pairs = zip(self.each, positions, strict=True)
         return [prepare_batch(own.items.batch(row), self._device, dtype) for own, row in pairs]
 
-    def _stack_parts(self, parts: list[Tensor], device: torch.device) -> Tensor:
+    def _stack_set_parts(self, parts: list[Tensor], device: torch.device) -> Tensor:
         if self.shared:
             return parts[0].to(device).expand(len(parts), *parts[0].shape)
         return torch.stack([part.to(device) for part in parts])
 
 
-def _find_common_pool(items: list[Items]) -> tuple[Items | None, Positions | None]:
+def _find_stacked_source(items: list[Items]) -> tuple[Items | None, Positions | None]:
     """The common source of all items, and positions in it, ``(M, m)``; None for all of it."""
     first = items[0]
-    if all(_is_same_source(own, first) for own in items):
+    if all(_is_same_item_source(own, first) for own in items):
         if not isinstance(first, ItemSubset):
             return first, None
         return first.items, np.tile(first.positions, (len(items), 1))
     parts = [own for own in items if isinstance(own, ItemSubset)]
     if len(parts) < len(items) or not all(
-        _is_same_source(own.items, parts[0].items) for own in parts
+        _is_same_item_source(own.items, parts[0].items) for own in parts
     ):
         return None, None
     return parts[0].items, np.stack([own.positions for own in parts])
 
 
-def _stack_items(items: list[Items]) -> Tensor | None:
+def _stack_network_items(items: list[Items]) -> Tensor | None:
     """Items of different sources as one tensor ``(M, m, ...)``, if they are small tensors."""
     tensors = [own.items if isinstance(own, ItemSubset) else own for own in items]
     rows = [tensor.rows for tensor in tensors if isinstance(tensor, TensorItems)]
@@ -222,7 +226,7 @@ def _stack_items(items: list[Items]) -> Tensor | None:
     return torch.stack([own.batch(every) for own in items])
 
 
-def _is_same_source(one: Items, other: Items) -> bool:
+def _is_same_item_source(one: Items, other: Items) -> bool:
     """Whether two refer to the same items."""
     if isinstance(one, TensorItems) and isinstance(other, TensorItems):
         return one.rows is other.rows
@@ -231,19 +235,19 @@ def _is_same_source(one: Items, other: Items) -> bool:
 
 def stack_batches(batches: Sequence[Batch]) -> Batch:
     """Stack batches of the same form, ``(M, b, ...)``."""
-    return map_tensors(lambda *parts: torch.stack(parts), *batches)
+    return map_batch_tensors(lambda *parts: torch.stack(parts), *batches)
 
 
-def map_tensors(function: Callable[..., Tensor], first: Batch, *others: Any) -> Batch:
+def map_batch_tensors(function: Callable[..., Tensor], first: Batch, *others: Any) -> Batch:
     """Tree map: apply a function to corresponding tensors of batches."""
     if isinstance(first, Tensor):
         return function(first, *others)
     if isinstance(first, Mapping):
         return {
-            name: map_tensors(function, value, *(other[name] for other in others))
+            name: map_batch_tensors(function, value, *(other[name] for other in others))
             for name, value in first.items()
         }
-    return tuple(map_tensors(function, *parts) for parts in zip(first, *others, strict=True))
+    return tuple(map_batch_tensors(function, *parts) for parts in zip(first, *others, strict=True))
 
 
 ELEMENTWISE_OPTIMIZERS = {
@@ -276,18 +280,20 @@ class NetworkStack:
 
     def outputs(self, batch: Batch, *, shared: bool = False) -> Tensor:
         """``(M, b, K)`` for separate batches ``(M, b, ...)`` or a shared one ``(b, ...)``."""
-        return self._each(call_module, batch, None if shared else 0)  # type: ignore[no-any-return]
+        return self._vmap_networks(call_module, batch, None if shared else 0)  # type: ignore[no-any-return]
 
     def outputs_and_features(self, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
         """``(M, b, K)`` and ``(M, b, d)`` for a shared batch."""
 
-        def both(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        def call_with_head(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
             return call_with_features(module, f"base.{head}", batch)
 
-        outputs, features = self._each(both, batch, None)
+        outputs, features = self._vmap_networks(call_with_head, batch, None)
         return outputs, features
 
-    def write(self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None) -> None:
+    def write_states(
+        self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None
+    ) -> None:
         """Copy stacked states to all modules or to those with these numbers."""
         with torch.no_grad():
             for number in range(len(self)) if numbers is None else numbers:
@@ -295,13 +301,13 @@ class NetworkStack:
                 for name, value in [*module.named_parameters(), *module.named_buffers()]:
                     value.copy_(states[name][number])
 
-    def _each(
+    def _vmap_networks(
         self, function: Callable[[nn.Module, Batch], Any], batch: Batch, axis: int | None
     ) -> Any:
-        def one(state: dict[str, Tensor], batch: Batch) -> Any:
+        def call_network(state: dict[str, Tensor], batch: Batch) -> Any:
             return function(ModuleWithState(self.base, state), batch)
 
-        return vmap(one, in_dims=(0, axis), randomness="different")(self.state, batch)
+        return vmap(call_network, in_dims=(0, axis), randomness="different")(self.state, batch)
 
 
 def can_stack(
@@ -330,7 +336,7 @@ def can_stack(
         try:
             steps = _StackedSteps(NetworkStack(modules), labelled, settings, device)
             size = min(len(steps.sets), settings.batch_size)
-            losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
+            losses, _ = steps.compute_losses(np.tile(np.arange(size), (len(modules), 1)))
             losses.sum().backward()  # type: ignore[no-untyped-call]
         except Exception:  # vmap failed; other errors recur in training
             return False
@@ -376,15 +382,15 @@ def train_together(
             if held is not None and (own := losses[number]) is not None:
                 check_finite(own.loss, f"the validation loss {which}", held.each[number], settings)
         # Watchers see ordinary modules, with the parameters of this epoch.
-        steps.stack.write(steps.stack.state, list(watching))
+        steps.stack.write_states(steps.stack.state, list(watching))
         for number, watcher in watching.items():
-            watcher.epoch_done(modules[number], epoch, settings.epochs, _no_losses)
+            watcher.epoch_done(modules[number], epoch, settings.epochs, _reject_stacked_losses)
         if progress is not None:
             progress("training", epoch, settings.epochs)
         stopping.update(epoch, measured, losses)
         if not stopping.running:
             break
-    return stopping.end()
+    return stopping.restore_best_epochs()
 
 
 class _StackedSteps:
@@ -408,8 +414,10 @@ class _StackedSteps:
         self._total = torch.zeros(len(stack), device=device)
         self._right = torch.zeros(len(stack), device=device)
         self._recorded: CudaGraphStep | None = None
-        if self.sets.is_on_device and can_record(self._optimizer, settings, device, steps=count):
-            self._recorded = CudaGraphStep(self._make)
+        if self.sets.is_on_device and can_capture_graph(
+            self._optimizer, settings, device, steps=count
+        ):
+            self._recorded = CudaGraphStep(self._make_stacked_step)
 
     def epoch(self, plans: Sequence[Sequence[Positions]]) -> list[EpochMeasure]:
         """Make a step on each batch of every network; return their mean losses and accuracies."""
@@ -423,7 +431,7 @@ class _StackedSteps:
             self._device
         )  # once per epoch: every copy synchronizes
         for begin, end in pairwise(cuts):
-            make = self._make if self._recorded is None else self._recorded
+            make = self._make_stacked_step if self._recorded is None else self._recorded
             make(orders[:, begin:end], places[:, begin:end])
             if self._schedule is not None:
                 self._schedule.step()
@@ -431,42 +439,42 @@ class _StackedSteps:
         pairs = torch.stack([self._total / count, self._right / count], dim=1).tolist()
         return [EpochMeasure(*pair) for pair in pairs]
 
-    def _make(self, positions: NDArray[np.int64], places: Tensor) -> None:
+    def _make_stacked_step(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """Make one step and add its losses to those of the epoch."""
-        losses, hits = self.losses(positions, places)
+        losses, hits = self.compute_losses(positions, places)
         self._optimizer.zero_grad(set_to_none=True)
         losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._total += losses.detach().sum(dim=1)
         self._right += hits
 
-    def losses(
+    def compute_losses(
         self, positions: NDArray[np.int64], places: Tensor | None = None
     ) -> tuple[Tensor, Tensor | float]:
         """Weighted losses ``(M, b)`` of items, and hits ``(M,)`` if stopping depends on them."""
         if places is None:
             places = torch.from_numpy(positions).to(self._device)
         targets = self.sets.gather_values(self.sets.targets, places).flatten(0, 1)
-        batch = self._batch(positions, places)
+        batch = self._gather_stacked_batch(positions, places)
         with autocast_context(self._device, self._settings.amp):
             outputs = self.stack.outputs(batch).flatten(0, 1)
-            losses = checked_losses(self._settings.loss, outputs, targets).reshape(places.shape)
+            losses = apply_batch_loss(self._settings.loss, outputs, targets).reshape(places.shape)
         if self._weights is not None:
             losses = losses * self.sets.gather_values(self._weights, places)
         if not self._settings.needs_accuracy:
             return losses, 0.0
-        return losses, count_hits(outputs, targets).reshape(places.shape).sum(dim=1)
+        return losses, mark_correct_items(outputs, targets).reshape(places.shape).sum(dim=1)
 
     def measure_validation(self, held: StackedSets) -> list[EpochMeasure | None]:
         """Every network's weighted mean loss and accuracy on some items, in eval mode."""
         functions = [self._settings.loss]
-        functions += [count_hits] if self._settings.needs_accuracy else []
+        functions += [mark_correct_items] if self._settings.needs_accuracy else []
         total = torch.zeros(len(self.stack), len(functions), device=self._device)
         with evaluation_mode(self.stack.base), torch.no_grad():
-            for part in split_evenly(np.arange(len(held)), 512):
+            for part in split_into_batches(np.arange(len(held)), 512):
                 positions = np.tile(part, (len(self.stack), 1))
                 places = torch.from_numpy(positions).to(self._device)
-                outputs = self._outputs(held, positions, places)
+                outputs = self._compute_stacked_outputs(held, positions, places)
                 targets = held.gather_values(held.targets, places)
                 weights = held.gather_values(held.weights, places)
                 for column, function in enumerate(functions):
@@ -475,14 +483,16 @@ class _StackedSteps:
                     total[:, column] += (losses * weights).sum(dim=1)
         return [EpochMeasure(*row) for row in (total / len(held)).tolist()]
 
-    def _outputs(self, held: StackedSets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
+    def _compute_stacked_outputs(
+        self, held: StackedSets, positions: NDArray[np.int64], places: Tensor
+    ) -> Tensor:
         """``(M, b, K)``; a shared set is passed once."""
         if not held.shared:
             return self.stack.outputs(held.batch(positions, places, self._dtype))
         batch = prepare_batch(held.each[0].items.batch(positions[0]), self._device, self._dtype)
         return self.stack.outputs(batch, shared=True)
 
-    def _batch(self, positions: NDArray[np.int64], places: Tensor) -> Batch:
+    def _gather_stacked_batch(self, positions: NDArray[np.int64], places: Tensor) -> Batch:
         """The networks' batches, ``(M, b, ...)``."""
         augment = self._settings.augment
         if augment is None:
@@ -514,20 +524,20 @@ class _StoppingState:
             self._outcomes[number] = TrainingOutcome(training[number].loss, epoch, done)
             if done:
                 ended.append(number)
-        self._keep(better)
-        self._keep([number for number in ended if number not in self._safe])
+        self._keep_network_states(better)
+        self._keep_network_states([number for number in ended if number not in self._safe])
         self.running = [number for number in self.running if number not in ended]
 
-    def end(self) -> list[TrainingOutcome]:
+    def restore_best_epochs(self) -> list[TrainingOutcome]:
         """Write the kept states to the modules."""
-        self._keep([number for number in self.running if number not in self._safe])
+        self._keep_network_states([number for number in self.running if number not in self._safe])
         assert self._kept is not None
-        self._stack.write(self._kept)
+        self._stack.write_states(self._kept)
         for module in self._stack.modules:
             module.eval()
         return self._outcomes
 
-    def _keep(self, numbers: list[int]) -> None:
+    def _keep_network_states(self, numbers: list[int]) -> None:
         """Keep the current states of some networks."""
         if not numbers:
             return
@@ -539,5 +549,5 @@ class _StoppingState:
         self._safe.update(numbers)
 
 
-def _no_losses(*_: object) -> Tensor:
+def _reject_stacked_losses(*_: object) -> Tensor:
     raise BadInput("losses of items are not available while networks are trained together")

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -42,24 +43,18 @@ from threadpoolctl import threadpool_limits
 
 from labelwise.arrays import Array, Floats, HostArray
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.calibration import calibrate_temperature, softmax
-from labelwise.learner import FitReport, check_names, check_seed
-from labelwise.learners.array_files import load_arrays, save_arrays
-from labelwise.learners.estimator import EstimatorMethods
-from labelwise.learners.linear_probe import (
-    COLDEST,
-    HOTTEST,
+from labelwise.learner import FitReport, check_seed
+from labelwise.learners.linear_probe import LinearProbe, ProbeTuning
+from labelwise.learners.tuned_model import (
     LEAST_FOLDED,
-    LinearProbe,
     OutOfFold,
-    ProbeTuning,
+    TrainingRows,
+    TunedModel,
     check_features,
-    check_values,
-    encode_classes,
+    choose_temperature,
     measure_loss,
     split_folds,
 )
-from labelwise.learners.weights import keep_weighted
 
 MODELS = ("linear", "forest", "boosting")
 
@@ -92,7 +87,7 @@ def center_members(values: HostArray) -> Floats:
     return np.asarray(centred.reshape(len(values), -1) / np.sqrt(values.shape[1]))
 
 
-class TableModel(EstimatorMethods):
+class TableModel(TunedModel):
     """A linear model, a forest or boosted trees on the columns of a table; without torch.
 
     Attributes:
@@ -120,14 +115,11 @@ class TableModel(EstimatorMethods):
         if model is not None and model not in MODELS:
             raise UnknownName(f"no table model is called {model!r}; choose from {MODELS}")
         self.classes, self.regression, self.model = classes, regression, model
-        self.classes_: HostArray | None = None
         self.tuning = TableTuning()
         self.losses: dict[str, float] = {}
-        self.out_of_fold: OutOfFold | None = None
-        self._data: dict[str, HostArray] = {}
-        self._seed = 0
-        self._main: Any = None
-        self._members: Any = None
+        self._labelled: TrainingRows | None = None
+        self._main: BaseEstimator | _ScaledProbe | None = None
+        self._members: BaseEstimator | _ScaledProbe | None = None
 
     def fit(
         self,
@@ -141,60 +133,50 @@ class TableModel(EstimatorMethods):
         """Train on labelled rows; the arguments are those of `LinearProbe.fit`."""
         begin = time.perf_counter()
         self._seed = check_seed(seed, below=2**32)
-        rows = check_features(inputs)
-        kept, own = keep_weighted(weights, len(rows))
+        labelled = self._read_labelled(inputs, targets, weights)
         if self.regression:
-            values = check_values(targets, len(rows))
-            if values.shape[1] != 1:
-                raise BadInput(f"a table model takes one value per item; got {values.shape}")
-            goal: HostArray = values[:, 0]
-        else:
-            goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
-        self._data = {"inputs": rows[kept], "targets": goal[kept], "weights": own}
+            if labelled.targets.shape[1] != 1:
+                raise BadInput(
+                    f"a table model takes one value per item; got {labelled.targets.shape}"
+                )
+            labelled = labelled._replace(targets=labelled.targets[:, 0])
+        self._labelled = labelled
         if isinstance(tuning, Mapping):
             tuning = TableTuning(**tuning)
         with threadpool_limits(1):  # small data: threads would mostly wait for each other
             if tuning is None:
-                tuning = self._choose_model()
+                tuning = self._choose_model(labelled)
                 if tuning.model == "linear":
-                    tuning = self._keep_penalty(tuning)
+                    tuning = self._take_linear_penalty(tuning, labelled)
             self.tuning = tuning
-            self._main = self._fit_one(tuning.model, slice(None))
+            self._main = self._fit_table_model(tuning.model, labelled)
             self._members = self._main
             if tuning.model == "boosting":
-                self._members = self._fit_one("forest", slice(None))
+                self._members = self._fit_table_model("forest", labelled)
         seconds = time.perf_counter() - begin
         loss = self.losses.get(tuning.model, float("nan"))
-        return FitReport(loss, 1, True, seconds, training_labels=len(rows))
+        return FitReport(loss, 1, True, seconds, training_labels=len(targets))
 
     # Models.
 
-    def _fit_one(self, name: str, part: Any) -> Any:
-        rows, targets, weights = (self._data[key][part] for key in ("inputs", "targets", "weights"))
+    def _fit_table_model(self, name: str, labelled: TrainingRows) -> "BaseEstimator | _ScaledProbe":
+        """A trained model of `MODELS`; a forest in place of boosting if there is a single class."""
+        rows, targets, weights = labelled
         if name == "linear":
-            return self._fit_linear(rows, targets, weights)
-        if self.regression:
-            model = (
-                RandomForestRegressor(TREES, min_samples_leaf=2, max_features=0.5)
-                if name == "forest"
-                else HistGradientBoostingRegressor(
-                    max_iter=STEPS, min_samples_leaf=5, early_stopping=False
-                )
+            return self._fit_linear(labelled)
+        if name == "boosting" and (self.regression or len(np.unique(targets)) > 1):
+            make = (
+                HistGradientBoostingRegressor if self.regression else HistGradientBoostingClassifier
             )
+            model = make(max_iter=STEPS, min_samples_leaf=5, early_stopping=False)
+        elif self.regression:
+            model = RandomForestRegressor(TREES, min_samples_leaf=2, max_features=0.5)
         else:
-            model = (
-                RandomForestClassifier(TREES)
-                if name == "forest"
-                else HistGradientBoostingClassifier(
-                    max_iter=STEPS, min_samples_leaf=5, early_stopping=False
-                )
-            )
-        model.set_params(random_state=self._seed)
-        if not self.regression and len(np.unique(targets)) < 2 and name == "boosting":
-            return self._fit_one("forest", part)
-        return model.fit(rows, targets, sample_weight=weights)
+            model = RandomForestClassifier(TREES)
+        return model.set_params(random_state=self._seed).fit(rows, targets, sample_weight=weights)
 
-    def _fit_linear(self, rows: Floats, targets: HostArray, weights: Floats) -> "_ScaledProbe":
+    def _fit_linear(self, labelled: TrainingRows) -> "_ScaledProbe":
+        rows, targets, weights = labelled
         classes = None if self.classes_ is None else len(self.classes_)
         probe = LinearProbe(classes=classes, regression=self.regression)
         penalty, model = self.tuning.penalty, _ScaledProbe.measure(rows, probe)
@@ -202,52 +184,52 @@ class TableModel(EstimatorMethods):
         probe.fit(model.scale(rows), targets, weights, self._seed, tuning=tuning)
         return model
 
-    def _keep_penalty(self, tuning: TableTuning) -> TableTuning:
+    def _take_linear_penalty(self, tuning: TableTuning, labelled: TrainingRows) -> TableTuning:
         """The tuning with the penalty and the temperature that the linear model chose."""
-        chosen = self._fit_one("linear", slice(None)).probe.tuning
+        chosen = self._fit_linear(labelled).probe.tuning
         heat = tuning.temperature * chosen.temperature
         return replace(tuning, temperature=heat, penalty=chosen.penalty)
 
-    def _predict_one(self, model: Any, rows: Floats) -> Floats:
+    def _predict_table_rows(self, model: "BaseEstimator | _ScaledProbe", rows: Floats) -> Floats:
         """Logits ``(n, K)`` before calibration, or values ``(n, 1)``."""
         if isinstance(model, _ScaledProbe):
             name = "outputs" if self.regression else "logits"
             return np.asarray(model.represent(rows, [name])[name])
         if self.regression:
             return np.asarray(model.predict(rows)).reshape(-1, 1)
-        return np.log(self._spread_classes(model.predict_proba(rows), model.classes_))
+        return np.log(self._spread_over_classes(model.predict_proba(rows), model.classes_))
 
-    def _spread_classes(self, chances: Floats, seen: HostArray) -> Floats:
+    def _spread_over_classes(self, chances: Floats, seen: HostArray) -> Floats:
         """Probabilities of all classes, none of them 0."""
         assert self.classes_ is not None
-        total, share = len(self.classes_), 1 / (len(self._data["targets"]) + 1)
+        total, share = len(self.classes_), 1 / (len(self._get_labelled().targets) + 1)
         spread = np.full((*chances.shape[:-1], total), share / total)
         spread[..., seen.astype(np.int64)] += (1 - share) * chances
         return spread
 
-    def _choose_model(self) -> TableTuning:
+    def _choose_model(self, labelled: TrainingRows) -> TableTuning:
         """Compare the models that have enough labels, out of fold."""
-        targets, weights = self._data["targets"], self._data["weights"]
+        _, targets, weights = labelled
         count, classes = len(targets), 1 if self.classes_ is None else len(self.classes_)
         self.losses, self.out_of_fold, self.tuning = {}, None, TableTuning()
         fixed = self.model or "linear"
         enough = count >= 10 if self.regression else count >= LEAST_FOLDED * classes
         if not enough or len(np.unique(targets)) < 2:
             return TableTuning(fixed)
-        names = [self.model] if self.model else [n for n in MODELS if self._is_compared(n)]
+        names = [self.model] if self.model else [n for n in MODELS if self._is_compared(n, count)]
         parts = split_folds(targets if not self.regression else np.zeros(count), self._seed)
         # Out-of-fold predictions of every model on the same folds.
         found: dict[str, tuple[Floats, float]] = {}
         for name in names:
             rows = np.empty((count, classes))
             for part in parts:
-                model = self._fit_one(name, ~part)
-                rows[part] = self._predict_one(model, self._data["inputs"][part])
+                model = self._fit_table_model(name, TrainingRows(*(own[~part] for own in labelled)))
+                rows[part] = self._predict_table_rows(model, labelled.rows[part])
             if self.regression:
                 found[name] = rows, 1.0
                 self.losses[name] = float(np.average((rows[:, 0] - targets) ** 2, weights=weights))
             else:
-                heat = float(np.clip(calibrate_temperature(rows, targets), COLDEST, HOTTEST))
+                heat = choose_temperature(rows, targets)
                 found[name] = rows / heat, heat
                 self.losses[name] = measure_loss(rows / heat, targets, weights)
         # The smallest loss decides; its predictions show the error to expect.
@@ -257,13 +239,10 @@ class TableModel(EstimatorMethods):
         self.out_of_fold = OutOfFold(rows, goal)
         return TableTuning(best, heat, count)
 
-    def _is_compared(self, name: str) -> bool:
+    def _is_compared(self, name: str, count: int) -> bool:
+        """Whether a model is compared when there are ``count`` labels."""
         per_class, values = LEAST_COMPARED[name]
-        count = len(self._data["targets"])
-        if self.regression:
-            return count >= values
-        assert self.classes_ is not None
-        return count >= per_class * len(self.classes_)
+        return count >= (values if self.classes_ is None else per_class * len(self.classes_))
 
     # Predictions.
 
@@ -271,80 +250,53 @@ class TableModel(EstimatorMethods):
         """Whether the model is trained."""
         return self._main is not None
 
-    def predict(self, inputs: Array) -> HostArray:
-        """The classes or values, ``(n,)``."""
-        rows = self._compute_rows(inputs)
-        if self.regression:
-            return rows[:, 0]
-        assert self.classes_ is not None
-        return np.asarray(self.classes_[rows.argmax(axis=1)])
-
     def offered(self) -> tuple[str, ...]:
         """Names of the representations that `represent` gives."""
-        if self.regression:
-            return ("features", "outputs", "member_votes", "gradient_sketch")
-        several = ("member_probabilities", "member_votes", "gradient_sketch")
-        return ("features", "probabilities", "logits", *several)
+        return (*super().offered(), "gradient_sketch")
 
-    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
-        """The named representations of ``(n, d)`` rows; features are the rows themselves."""
-        check_names(names, self.offered(), "TableModel")
-        found: dict[str, Any] = {"features": inputs}
-        if {"logits", "probabilities", "outputs"} & set(names):
-            rows = self._compute_rows(inputs)
-            found |= {"logits": rows, "outputs": rows}
-            if "probabilities" in names:
-                found["probabilities"] = softmax(rows)
-        if {"member_probabilities", "member_votes", "gradient_sketch"} & set(names):
-            found |= self._represent_members(inputs)
-            found["gradient_sketch"] = center_members(
-                found["member_votes" if self.regression else "member_probabilities"]
-            )
-        return {name: found[name] for name in names}
+    @property
+    def _columns(self) -> int:
+        return int(self._get_labelled().rows.shape[1])
 
-    def _compute_rows(self, inputs: Array) -> Floats:
-        """Calibrated logits ``(n, K)``, or values ``(n, 1)``."""
-        if self._main is None:
+    def _get_labelled(self) -> TrainingRows:
+        if self._labelled is None:
             raise BadInput("the model is not trained yet; call fit first")
-        rows = check_features(inputs, self._data["inputs"].shape[1])
-        with threadpool_limits(1):
-            return self._predict_one(self._main, rows) / self.tuning.temperature
+        return self._labelled
 
-    def _represent_members(self, inputs: Array) -> dict[str, Any]:
-        model, rows = self._members, check_features(inputs, self._data["inputs"].shape[1])
+    def _compute_logits(self, rows: HostArray) -> Floats:
+        with threadpool_limits(1):
+            own = self._predict_table_rows(self._main, check_features(rows))
+        return own / self.tuning.temperature
+
+    def _represent_members(self, rows: HostArray, names: Sequence[str]) -> dict[str, Array]:
+        model, rows = self._members, check_features(rows)
+        assert model is not None
         if isinstance(model, _ScaledProbe):
-            names = ["member_votes"] + ["member_probabilities"] * (not self.regression)
-            return model.represent(rows, names)
-        if self.regression:
-            votes = np.stack([tree.predict(rows) for tree in model.estimators_], axis=1)
-            return {"member_votes": votes}
-        chances = np.stack([tree.predict_proba(rows) for tree in model.estimators_], axis=1)
-        chances = self._spread_classes(chances, model.classes_)
-        return {"member_probabilities": chances, "member_votes": chances.argmax(axis=2)}
+            kinds = ["member_votes"] + ["member_probabilities"] * (not self.regression)
+            found = model.represent(rows, kinds)
+        elif self.regression:
+            votes = [tree.predict(rows) for tree in model.estimators_]
+            found = {"member_votes": np.stack(votes, axis=1)}
+        else:
+            several = np.stack([tree.predict_proba(rows) for tree in model.estimators_], axis=1)
+            chances = self._spread_over_classes(several, model.classes_)
+            found = {"member_probabilities": chances, "member_votes": chances.argmax(axis=2)}
+        name = "member_votes" if self.regression else "member_probabilities"
+        return {**found, "gradient_sketch": center_members(found[name])}
 
     # Files.
 
     def save(self, folder: str | Path) -> None:
         """Write the labelled rows and the settings, from which `load` trains again."""
-        if self._main is None:
-            raise BadInput("the model is not trained yet; call fit first")
-        arrays = dict(self._data)
-        if self.out_of_fold is not None:
-            arrays |= self.out_of_fold.to_arrays()
-        facts = {
-            "regression": self.regression,
-            "classes": None if self.classes_ is None else self.classes_.tolist(),
-            "seed": self._seed,
-            "tuning": asdict(self.tuning),
-            "losses": self.losses,
-        }
-        save_arrays(folder, "TableModel", arrays, facts)
+        rows, targets, weights = self._get_labelled()
+        arrays = {"inputs": rows, "targets": targets, "weights": weights}
+        facts = {"tuning": asdict(self.tuning), "losses": self.losses}
+        self._save_model(folder, arrays, facts)
 
     def load(self, folder: str | Path) -> None:
         """Train the model that `save` wrote again."""
-        arrays, facts = load_arrays(folder, "TableModel")
-        if facts["regression"] != self.regression:
-            raise BadInput(f"{folder} holds a model for other labels; train again")
+        arrays, facts = self._load_model(folder)
+        held = self.out_of_fold
         classes = facts["classes"]
         targets, before = arrays["targets"], self.classes
         if classes is not None:
@@ -354,7 +306,7 @@ class TableModel(EstimatorMethods):
             arrays["inputs"], targets, arrays["weights"], facts["seed"], tuning=facts["tuning"]
         )
         self.classes, self.losses = before, facts["losses"]
-        self.out_of_fold = OutOfFold.from_arrays(arrays)
+        self.out_of_fold = held
 
 
 @dataclass(frozen=True)
@@ -373,5 +325,5 @@ class _ScaledProbe:
     def scale(self, rows: Floats) -> Floats:
         return (rows - self.mean) / self.spread
 
-    def represent(self, rows: Floats, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, rows: Floats, names: Sequence[str]) -> dict[str, Array]:
         return self.probe.represent(self.scale(rows), names)

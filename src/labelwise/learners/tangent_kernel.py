@@ -15,9 +15,9 @@ Reference: A. Jacot, F. Gabriel, C. Hongler, "Neural Tangent Kernel: Convergence
 in Neural Networks", NeurIPS 2018.
 """
 
+import copy
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ from torch.func import functional_call, grad, vmap
 
 from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
-from labelwise.learners.inputs import as_tensor
-from labelwise.learners.network import evaluation_mode, trainable_parameters
+from labelwise.learners.inputs import as_tensor, prepare_batch
+from labelwise.learners.network import trainable_parameters
 from labelwise.learners.weights import convert_numbers
 
 CHUNK_NUMBERS = 1 << 26
@@ -55,75 +55,45 @@ def tangent_kernel(
     array([[6., 3.],
            [3., 2.]], dtype=float32)
     """
-    network = _FunctionalModule.read(module, dtype)
-    left = network.cast(_to_tensor(inputs))
-    right = left if others is None else network.cast(_to_tensor(others))
+    network = copy.deepcopy(module).eval()
+    parameters = trainable_parameters(network)
+    if not parameters:
+        raise BadInput("the module has no trainable parameter; unfreeze those that should count")
+    first = next(iter(parameters.values()))
+    network.to(dtype or first.dtype)
+    weights = {name: value.detach() for name, value in parameters.items()}
+    left = prepare_batch(_convert_kernel_inputs(inputs), first.device, first.dtype)
+    right = left
+    if others is not None:
+        right = prepare_batch(_convert_kernel_inputs(others), first.device, first.dtype)
     if not len(left):
         raise BadInput("inputs are empty; give at least one item")
-    numbers = sum(value.numel() for value in network.trained.values())
+    numbers = sum(value.numel() for value in weights.values())
     size = max(1, CHUNK_NUMBERS // numbers) if chunk is None else chunk
     if size < 1:
         raise BadInput(f"chunk must be 1 or more; got {chunk}")
-    with evaluation_mode(module):
-        with torch.no_grad():
-            count = _count_outputs(network.compute_outputs(network.trained, left[:1]))
-        chosen = _choose_outputs(outputs, count)
-        parts = [
-            _fill_kernel(left, right, size, partial(network.compute_gradients, output=k))
-            for k in chosen
-        ]
-        kernel = torch.stack(parts).sum(dim=0)
+
+    def compute_gradients(items: Tensor, output: int) -> Tensor:
+        """``(c, P)``: the gradient of one output for every item."""
+
+        def compute_output(weights: dict[str, Tensor], item: Tensor) -> Tensor:
+            outputs: Tensor = functional_call(network, weights, (item[None],))
+            return outputs.reshape(-1)[output]
+
+        found = vmap(grad(compute_output), in_dims=(None, 0))(weights, items)
+        return torch.cat([gradient.flatten(1) for gradient in found.values()], dim=1)
+
+    with torch.no_grad():
+        chosen = _choose_kernel_outputs(outputs, _count_kernel_outputs(network(left[:1])))
+    parts = [
+        _fill_tangent_kernel(left, right, size, partial(compute_gradients, output=k))
+        for k in chosen
+    ]
+    kernel = torch.stack(parts).sum(dim=0)
     return np.asarray(kernel.cpu()) / (len(chosen) if outputs == "mean" else 1)
 
 
-class _FunctionalModule(NamedTuple):
-    """A module as a function of its trained parameters, in one precision."""
-
-    module: nn.Module
-    trained: dict[str, Tensor]
-    fixed: dict[str, Tensor]
-    device: torch.device
-    dtype: torch.dtype
-
-    @classmethod
-    def read(cls, module: nn.Module, dtype: torch.dtype | None) -> "_FunctionalModule":
-        parameters = trainable_parameters(module)
-        if not parameters:
-            raise BadInput(
-                "the module has no trainable parameter; unfreeze those that should count"
-            )
-        first = next(iter(parameters.values()))
-        fixed = {
-            name: value.detach().to(dtype)
-            if dtype and value.is_floating_point()
-            else value.detach()
-            for name, value in [*module.named_parameters(), *module.named_buffers()]
-            if name not in parameters
-        }
-        found = cls(module, {}, fixed, first.device, dtype or first.dtype)
-        found.trained.update((name, found.cast(value)) for name, value in parameters.items())
-        return found
-
-    def cast(self, tensor: Tensor) -> Tensor:
-        """Move to the device, and floating-point numbers to the precision."""
-        value = tensor.detach().to(self.device)
-        return value.to(self.dtype) if value.is_floating_point() else value
-
-    def compute_outputs(self, weights: dict[str, Tensor], batch: Tensor) -> Tensor:
-        found: Tensor = functional_call(self.module, {**self.fixed, **weights}, (batch,))
-        return found
-
-    def compute_gradients(self, items: Tensor, output: int) -> Tensor:
-        """``(c, P)``: the gradient of one output for every item."""
-
-        def value(weights: dict[str, Tensor], item: Tensor) -> Tensor:
-            return self.compute_outputs(weights, item[None]).reshape(-1)[output]
-
-        found = vmap(grad(value), in_dims=(None, 0))(self.trained, items)
-        return torch.cat([gradient.flatten(1) for gradient in found.values()], dim=1)
-
-
-def _fill_kernel(
+def _fill_tangent_kernel(
     left: Tensor, right: Tensor, size: int, gradients: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Products of gradients, block by block; a symmetric kernel from half of its blocks."""
@@ -145,14 +115,14 @@ def _fill_kernel(
     return kernel
 
 
-def _count_outputs(found: object) -> int:
+def _count_kernel_outputs(found: object) -> int:
     if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != 1:
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise BadInput(f"the module must give one row of outputs per item; got {got} for one item")
     return found.numel()
 
 
-def _choose_outputs(outputs: str | int, count: int) -> list[int]:
+def _choose_kernel_outputs(outputs: str | int, count: int) -> list[int]:
     if isinstance(outputs, int) and not isinstance(outputs, bool):
         if not 0 <= outputs < count:
             raise BadInput(f"outputs must be from 0 to {count - 1}; got {outputs}")
@@ -162,5 +132,7 @@ def _choose_outputs(outputs: str | int, count: int) -> list[int]:
     return list(range(count))
 
 
-def _to_tensor(values: Array) -> Tensor:
-    return values if isinstance(values, Tensor) else as_tensor(convert_numbers(values, "inputs"))
+def _convert_kernel_inputs(values: Array) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    return as_tensor(convert_numbers(values, "inputs"))

@@ -23,9 +23,9 @@ from labelwise.learners.network import find_shared_parts, get_dtype, get_linear_
 from labelwise.learners.network_reader import FittedNetwork, NetworkReader
 from labelwise.learners.preparation import (
     choose_device,
-    hold_out,
+    hold_out_items,
     inspect_module,
-    place_labelled,
+    place_labelled_items,
     seed_torch,
 )
 from labelwise.learners.settings import LOSSES, Loss, Schedule, TrainingSettings
@@ -218,7 +218,7 @@ class TorchLearner(NetworkReader, EstimatorMethods):
     @property
     def classes_(self) -> HostArray:
         """The classes, ``0 .. K-1``."""
-        return np.arange(self._outputs_count())
+        return np.arange(self._count_network_outputs())
 
     def fit(
         self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
@@ -234,23 +234,14 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         """
         begin = time.perf_counter()
         with seed_torch(seed, self._device):
-            start = self._prepare(inputs, targets, weights, seed)
-            outcome = train(
-                start.module,
-                start.labelled,
-                self._settings,
-                seed=seed,
-                device=self._device,
-                validation=start.validation,
-                watchers=self._watchers(),
-                progress=self._progress,
-            )
-            report = self._finish(start, outcome)
+            start = self._prepare_training(inputs, targets, weights, seed)
+            outcome = self._train_module(start)
+            report = self._finish_training(start, outcome)
         return replace(report, seconds=time.perf_counter() - begin)
 
     def save(self, folder: str | Path) -> None:
         """Write the trained module to ``folder``, as safetensors and JSON."""
-        state = self._get_state()
+        state = self._get_fitted_network()
         tensors = {f"module.{name}": value for name, value in state.module.state_dict().items()}
         if self._members is not None:
             own = self._members.tensors()
@@ -265,7 +256,7 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         if self._members is not None:
             self._members.adapt(module, facts["head"])
         try:
-            module.load_state_dict(saving.strip_prefix("module.", tensors))
+            module.load_state_dict(saving.strip_tensor_prefix("module.", tensors))
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise BadInput(
@@ -275,30 +266,43 @@ class TorchLearner(NetworkReader, EstimatorMethods):
             module.to(self._device).eval(), facts["head"], None, facts["classes"]
         )
         if self._members is not None:
-            self._members.load(saving.strip_prefix("members.", tensors))
+            self._members.load(saving.strip_tensor_prefix("members.", tensors))
 
     # Extension points for subclasses.
 
-    def _prepare(
+    def _prepare_training(
         self, inputs: Array, targets: Array, weights: Array | None, seed: int
     ) -> TrainingStart:
         """The part of `fit` before the training; called within `seed_torch`."""
         items = as_items(inputs)
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)
         shares = labels.convert_weights(weights, len(items))
-        module = self._start_module()
-        one = self._one_of(module)
+        module = self._make_starting_module()
+        one = self._get_network_with_head(module)
         head = inspect_module(one, self._head, items, values, classes, self._device)
         outputs = get_linear_layer(one, head).out_features
         if self._members is not None:
             self._members.adapt(module, head)
-        whole = place_labelled(items, values, shares, self._device, dtype=get_dtype(one))
-        labelled, validation = hold_out(
+        whole = place_labelled_items(items, values, shares, self._device, dtype=get_dtype(one))
+        labelled, validation = hold_out_items(
             whole, classes, self._validation, self._loss_name, seed, outputs=outputs
         )
         return TrainingStart(module, head, labelled, validation, classes, seed)
 
-    def _finish(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
+    def _train_module(self, start: TrainingStart) -> TrainingOutcome:
+        """Train the module in place."""
+        return train(
+            start.module,
+            start.labelled,
+            self._settings,
+            seed=start.seed,
+            device=self._device,
+            validation=start.validation,
+            watchers=self._list_watchers(),
+            progress=self._progress,
+        )
+
+    def _finish_training(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
         """The part of `fit` after the training; the report has no time yet."""
         self._fitted = FittedNetwork(
             start.module, start.head, start.labelled, start.classes, start.seed
@@ -308,22 +312,22 @@ class TorchLearner(NetworkReader, EstimatorMethods):
         done = (outcome.loss, outcome.epochs, outcome.converged)
         return FitReport(*done, 0.0, len(start.labelled), held_out)
 
-    def _one_of(self, module: nn.Module) -> nn.Module:
+    def _get_network_with_head(self, module: nn.Module) -> nn.Module:
         """The network that has the head: the module itself."""
         return module
 
-    def _watchers(self) -> list[TrainingWatcher]:
+    def _list_watchers(self) -> list[TrainingWatcher]:
         """Watchers of the training."""
         return [] if self._members is None else [self._members]
 
     def _after_training(self, labelled: LabelledItems, seed: int) -> None:
         """Called after training with the module in place."""
         if self._members is not None:
-            state = self._get_state()
-            features = partial(self._labelled_features, labelled)
+            state = self._get_fitted_network()
+            features = partial(self._compute_labelled_features, labelled)
             self._members.fitted(TrainedModule(state.module, state.head, labelled, features, seed))
 
-    def _start_module(self) -> nn.Module:
+    def _make_starting_module(self) -> nn.Module:
         """A fresh module, or the last one with ``warm_start``."""
         last = None if self._fitted is None else self._fitted.module
         if self._warm_start and last is not None:

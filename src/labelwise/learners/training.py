@@ -29,7 +29,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from labelwise.errors import BadInput, NotConverged
-from labelwise.learners.inputs import Batch, Items, find_nonfinite, prepare_batch, split_evenly
+from labelwise.learners.inputs import (
+    Batch,
+    Items,
+    find_nonfinite_item,
+    prepare_batch,
+    split_into_batches,
+)
 from labelwise.learners.network import call_module, evaluation_mode, get_dtype
 from labelwise.learners.settings import (
     Loss,
@@ -134,7 +140,7 @@ def train(
             progress("training", epoch, settings.epochs)
         held = None
         if validation is not None:
-            held = _measure_validation(module, validation, settings, device)
+            held = _measure_validation_items(module, validation, settings, device)
             check_finite(held.loss, f"the validation loss in epoch {epoch}", validation, settings)
         improved, done = rule.update(epoch, measured, held)
         if improved and held is not None:
@@ -199,12 +205,12 @@ def check_accuracy_use(settings: TrainingSettings, targets: Tensor) -> None:
         raise BadInput(f"{name} is for classes, and the targets are values; leave it out")
 
 
-def count_hits(outputs: Tensor, targets: Tensor) -> Tensor:
+def mark_correct_items(outputs: Tensor, targets: Tensor) -> Tensor:
     """1 for every item whose largest output is its class, else 0; ``(b,)``."""
     return (outputs.argmax(dim=1) == targets).float()
 
 
-def item_losses(
+def compute_losses(
     module: nn.Module,
     labelled: LabelledItems,
     loss: Loss,
@@ -215,7 +221,7 @@ def item_losses(
     dtype = get_dtype(module)
     parts = []
     with evaluation_mode(module), torch.no_grad():
-        for positions in split_evenly(np.arange(len(labelled)), batch_size):
+        for positions in split_into_batches(np.arange(len(labelled)), batch_size):
             batch = prepare_batch(labelled.items.batch(positions), device, dtype)
             targets = labelled.targets[torch.from_numpy(positions).to(labelled.targets.device)]
             parts.append(loss(call_module(module, batch), targets.to(device)))
@@ -249,13 +255,13 @@ class _StepLoop:
         self._total = torch.zeros((), device=self._device)
         self._right = torch.zeros((), device=self._device)
         for positions in batches:
-            self._make_step(positions)
+            self._make_training_step(positions)
             if self.schedule is not None:
                 self.schedule.step()
         count = len(self._labelled)
         return EpochMeasure(float(self._total) / count, float(self._right) / count)
 
-    def _make_step(self, positions: NDArray[np.int64]) -> None:
+    def _make_training_step(self, positions: NDArray[np.int64]) -> None:
         places = torch.from_numpy(positions).to(self._device)
         batch = prepare_batch(self._labelled.items.batch(positions), self._device, self._dtype)
         if self._settings.augment is not None:
@@ -263,15 +269,15 @@ class _StepLoop:
         targets = self._labelled.targets[places]
         with autocast_context(self._device, self._settings.amp):
             outputs = call_module(self._module, batch)
-            losses = checked_losses(self._settings.loss, outputs, targets)
+            losses = apply_batch_loss(self._settings.loss, outputs, targets)
             steered = self._apply_watchers(losses, outputs, targets, places)
         self._optimizer.zero_grad(set_to_none=True)
-        objective = self._objective(self._apply_weights(steered, places))
+        objective = self._compute_training_objective(self._apply_item_weights(steered, places))
         objective.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        self._total += self._apply_weights(losses.detach(), places).sum()
+        self._total += self._apply_item_weights(losses.detach(), places).sum()
         if self._settings.needs_accuracy:
-            self._right += count_hits(outputs, targets).sum()
+            self._right += mark_correct_items(outputs, targets).sum()
         for watcher in self._watchers:
             watcher.stepped(
                 places, losses.detach(), partial(self._recompute_losses, batch, targets)
@@ -279,7 +285,9 @@ class _StepLoop:
 
     def all_losses(self, loss: Loss | None = None) -> Tensor:
         """The losses of all items, in eval mode."""
-        return item_losses(self._module, self._labelled, loss or self._settings.loss, self._device)
+        return compute_losses(
+            self._module, self._labelled, loss or self._settings.loss, self._device
+        )
 
     def _apply_watchers(
         self, losses: Tensor, outputs: Tensor, targets: Tensor, places: Tensor
@@ -291,10 +299,10 @@ class _StepLoop:
             losses = losses if extra is None else losses + extra
         return losses
 
-    def _apply_weights(self, losses: Tensor, places: Tensor) -> Tensor:
+    def _apply_item_weights(self, losses: Tensor, places: Tensor) -> Tensor:
         return losses if self._weights is None else losses * self._weights[places]
 
-    def _objective(self, weighted: Tensor) -> Tensor:
+    def _compute_training_objective(self, weighted: Tensor) -> Tensor:
         objective = weighted.mean()
         for layer in self._penalised:
             objective = objective + layer.penalty() / len(self._labelled)
@@ -327,7 +335,7 @@ class _KeptEpoch:
             watcher.restore(snapshot)
 
 
-def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+def apply_batch_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Check that the loss has one value per item; a reduced loss cannot be weighted."""
     losses = loss(outputs, targets)
     if losses.shape != outputs.shape[:1]:
@@ -340,12 +348,12 @@ def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 def autocast_context(device: torch.device, on: bool) -> AbstractContextManager[object]:
     """Mixed precision (bfloat16) on a GPU if enabled."""
-    if not is_mixed(device, on):
+    if not is_mixed_precision(device, on):
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def is_mixed(device: torch.device, on: bool) -> bool:
+def is_mixed_precision(device: torch.device, on: bool) -> bool:
     """Whether `autocast` changes anything."""
     return on and device.type == "cuda"
 
@@ -356,7 +364,7 @@ def check_finite(
     """Reject a loss that is not finite and name its cause."""
     if math.isfinite(loss):
         return
-    position = find_nonfinite(labelled.items)
+    position = find_nonfinite_item(labelled.items)
     if position is not None:
         raise BadInput(
             f"{which} is {loss}: the inputs of item {position} are not finite; repair or leave it "
@@ -377,13 +385,13 @@ def draw_batches(
         order = rng.choice(count, size=count, p=shares / shares.sum())
     else:
         order = rng.permutation(count)
-    return split_evenly(order, settings.batch_size)
+    return split_into_batches(order, settings.batch_size)
 
 
-def _measure_validation(
+def _measure_validation_items(
     module: nn.Module, labelled: LabelledItems, settings: TrainingSettings, device: torch.device
 ) -> EpochMeasure:
-    losses = [settings.loss, count_hits] if settings.needs_accuracy else [settings.loss]
+    losses = [settings.loss, mark_correct_items] if settings.needs_accuracy else [settings.loss]
     weights = labelled.weights.to(device)
-    means = [(item_losses(module, labelled, one, device) * weights).mean() for one in losses]
+    means = [(compute_losses(module, labelled, one, device) * weights).mean() for one in losses]
     return EpochMeasure(*(float(mean) for mean in means))

@@ -52,12 +52,12 @@ def scale_to_mean_one(weights: Array, count: int) -> Floats:
     return np.asarray(values / values.mean())
 
 
-def keep_weighted(weights: Array | None, count: int) -> tuple[NDArray[np.bool_], Floats]:
+def drop_zero_weights(weights: Array | None, count: int) -> tuple[NDArray[np.bool_], Floats]:
     """Mask ``(m,)`` of the items whose weight is not 0, and their weights, of mean 1.
 
     Folds of items without weight could not be trained on.
 
-    >>> keep_weighted([2.0, 0.0, 6.0], 3)
+    >>> drop_zero_weights([2.0, 0.0, 6.0], 3)
     (array([ True, False,  True]), array([0.5, 1.5]))
     """
     if weights is None:

@@ -110,13 +110,13 @@ class Round:
         name = "outputs" if self.encoding.regression else "probabilities"
         if self.offers([name]):
             rows = to_numpy(merge_models(name, self.learner.represent(inputs, [name])[name]))
-            return self._decode_rows(np.asarray(rows))
+            return self._decode_predictions(np.asarray(rows))
         if not hasattr(self.learner, "predict"):
             return None
         given = np.asarray(to_numpy(self.learner.predict(inputs))).reshape(len(ids), -1)[:, 0]
         return Predictions([self.encoding.decode(number) for number in given], None)
 
-    def _decode_rows(self, rows: NDArray[Any]) -> Predictions:
+    def _decode_predictions(self, rows: NDArray[Any]) -> Predictions:
         if self.encoding.regression:
             return Predictions([float(value) for value in rows[:, 0]], None)
         # Some learners have a column for every class, others only for those they have seen.
@@ -145,12 +145,12 @@ class Round:
         if offered is not None:
             return set(names) <= set(offered())
         try:
-            self._represent_one(names)
+            self._represent_one_item(names)
         except UnknownName:
             return False
         return True
 
-    def _represent_one(self, names: Sequence[str]) -> ArrayDict:
+    def _represent_one_item(self, names: Sequence[str]) -> ArrayDict:
         assert self.pool.ids is not None
         return self.learner.represent(self.pool.take(self.pool.ids[:1]), list(names))
 
@@ -163,22 +163,24 @@ class Round:
         if () in sets:
             return ()
         if prefer_members:
-            sets = tuple(sorted(sets, key=lambda names: not any(map(_is_of_members, names))))
+            sets = tuple(
+                sorted(sets, key=lambda names: not any(map(_is_member_representation, names)))
+            )
         for names in sets:
             if self.offers(names) and (
-                not _compares_models(strategy, names) or self._gives_several(names)
+                not _strategy_compares_models(strategy, names) or self._gives_several_models(names)
             ):
                 return names
         wanted = ", or ".join(
-            " and ".join(names) + " of several models" * _compares_models(strategy, names)
+            " and ".join(names) + " of several models" * _strategy_compares_models(strategy, names)
             for names in sets
         )
         kind = type(getattr(self.learner, "made", self.learner)).__name__
         raise BadInput(f"{strategy.name} needs {wanted}, which {kind} does not give")
 
-    def _gives_several(self, names: Sequence[str]) -> bool:
+    def _gives_several_models(self, names: Sequence[str]) -> bool:
         """Whether the learner consists of several models that each give these representations."""
-        one = self._represent_one(names)
+        one = self._represent_one_item(names)
         return all(isinstance(rows, list | tuple) and len(rows) > 1 for rows in one.values())
 
     def represent(self, strategy: str | Strategy, *, prefer_members: bool = False) -> ArrayDict:
@@ -342,12 +344,14 @@ def merge_models(name: str, parts: Array) -> Array:
     return xp.mean(stacked, axis=0)
 
 
-def _compares_models(strategy: Strategy, names: Sequence[str]) -> bool:
+def _strategy_compares_models(strategy: Strategy, names: Sequence[str]) -> bool:
     """Whether a strategy that compares members can read these only from several models."""
-    return all(map(_is_of_members, strategy.needs)) and not all(map(_is_of_members, names))
+    return all(map(_is_member_representation, strategy.needs)) and not all(
+        map(_is_member_representation, names)
+    )
 
 
-def _is_of_members(name: str) -> bool:
+def _is_member_representation(name: str) -> bool:
     return name.startswith("member_")
 
 

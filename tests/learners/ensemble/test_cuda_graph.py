@@ -9,9 +9,9 @@ from torch import nn
 
 from labelwise.learners import stacked_training as recorded
 from labelwise.learners.inputs import as_items
-from labelwise.learners.preparation import place_labelled
+from labelwise.learners.preparation import place_labelled_items
 from labelwise.learners.settings import LOSSES, TrainingSettings, make_optimizer
-from labelwise.learners.stacked_training import CudaGraphStep, can_record, train_together
+from labelwise.learners.stacked_training import CudaGraphStep, can_capture_graph, train_together
 
 SETTINGS = TrainingSettings(
     loss=LOSSES["cross_entropy"], optimizer="adam", epochs=30, batch_size=16
@@ -32,27 +32,27 @@ def capturable(optimizer):
 )
 def test_nothing_is_recorded_where_steps_differ_in_more_than_their_items(changes):
     optimizer = make_optimizer(network(), SETTINGS)
-    assert not can_record(optimizer, replace(SETTINGS, **changes), GPU, steps=1000)
+    assert not can_capture_graph(optimizer, replace(SETTINGS, **changes), GPU, steps=1000)
     assert capturable(optimizer) == [False]
 
 
 def test_nothing_is_recorded_on_a_cpu_or_for_few_steps():
     optimizer = make_optimizer(network(), SETTINGS)
-    assert not can_record(optimizer, SETTINGS, CPU, steps=1000)
-    assert not can_record(optimizer, SETTINGS, GPU, steps=recorded.WORTH - 1)
+    assert not can_capture_graph(optimizer, SETTINGS, CPU, steps=1000)
+    assert not can_capture_graph(optimizer, SETTINGS, GPU, steps=recorded.WORTH - 1)
     assert capturable(optimizer) == [False]
 
 
 def test_an_optimizer_with_counters_keeps_them_on_the_device():
     optimizer = make_optimizer(network(), SETTINGS)
-    assert can_record(optimizer, SETTINGS, GPU, steps=1000)
+    assert can_capture_graph(optimizer, SETTINGS, GPU, steps=1000)
     assert capturable(optimizer) == [True]
 
 
 class OnCpu(CudaGraphStep):
     """Records by remembering the positions; replaying makes the step with what lies there."""
 
-    def _record(self, positions, places):
+    def _capture_graph(self, positions, places):
         static = places.clone()
 
         class Graph:
@@ -94,7 +94,8 @@ def test_on_a_gpu_replayed_steps_give_the_same_networks(optimizer, monkeypatch):
     inputs = as_items(rng.normal(size=(70, 6)).astype(np.float32))
     labels = torch.from_numpy(rng.integers(3, size=70))
     sets = [
-        place_labelled(inputs, labels, torch.ones(70), GPU, dtype=torch.float32) for _ in range(3)
+        place_labelled_items(inputs, labels, torch.ones(70), GPU, dtype=torch.float32)
+        for _ in range(3)
     ]
     settings = replace(SETTINGS, optimizer=optimizer, epochs=60)
     found = []

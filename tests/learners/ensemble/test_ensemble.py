@@ -10,9 +10,9 @@ from torch import nn
 
 import labelwise
 from labelwise.errors import BadInput, NotConverged, UnknownName
-from labelwise.learners.ensemble import EnsembleLearner, member_seeds
+from labelwise.learners.ensemble import EnsembleLearner, derive_member_seeds
 from labelwise.learners.inputs import as_items
-from labelwise.learners.preparation import place_labelled
+from labelwise.learners.preparation import place_labelled_items
 from labelwise.learners.settings import LOSSES, TrainingSettings
 from labelwise.learners.stacked_training import NetworkStack, train_together
 from labelwise.learners.torch_learner import TorchLearner
@@ -53,7 +53,7 @@ def alone(number, make=network, weights=None, **options):
     """A member of the same ensemble, trained by itself."""
     options = {"epochs": 4, "lr": 0.01, "batch_size": 32} | options
     learner = TorchLearner(make, **options)
-    seed = member_seeds(5, number + 1)[number]
+    seed = derive_member_seeds(5, number + 1)[number]
     report = learner.fit(IMAGES[:150], DIGITS[:150], weights, seed=seed)
     return learner, report
 
@@ -132,7 +132,7 @@ def test_convolutions_with_batch_normalisation_train_together_as_well():
             nn.Linear(144, 10),
         )
 
-    labelled = place_labelled(
+    labelled = place_labelled_items(
         as_items(IMAGES), torch.from_numpy(DIGITS), torch.ones(len(DIGITS)), CPU
     )
     settings = TrainingSettings(loss=LOSSES["cross_entropy"], epochs=2, lr=0.01)
@@ -287,7 +287,7 @@ def test_inputs_by_keyword_are_trained_on_too():
     learner.fit(inputs, DIGITS[:150], seed=5)
     assert learner.batched
     single = TorchLearner(Two, epochs=3)
-    single.fit(inputs, DIGITS[:150], seed=member_seeds(5, 2)[1])
+    single.fit(inputs, DIGITS[:150], seed=derive_member_seeds(5, 2)[1])
     same_state(learner.members[1], single.module)
     changed = EnsembleLearner(Two, members=2, epochs=3, augment=lambda batch: dict(batch))
     changed.fit(inputs, DIGITS[:150], seed=5)
@@ -302,7 +302,7 @@ def test_a_warm_start_goes_on_with_the_same_members():
     assert learner.members[0] is modules[0]
     single = TorchLearner(network, epochs=2, warm_start=True)
     for seed in (0, 1):
-        single.fit(IMAGES, DIGITS, seed=member_seeds(seed, 2)[0])
+        single.fit(IMAGES, DIGITS, seed=derive_member_seeds(seed, 2)[0])
     same_state(learner.members[0], single.module)
 
 
@@ -327,7 +327,7 @@ def test_frozen_parameters_stay(tmp_path):
 
     learner = fitted(make)
     with torch.random.fork_rng():
-        torch.manual_seed(member_seeds(5, 1)[0])
+        torch.manual_seed(derive_member_seeds(5, 1)[0])
         fresh = make()
     assert learner.batched
     assert torch.equal(learner.members[0][0].weight, fresh[0].weight)

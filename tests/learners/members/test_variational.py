@@ -37,16 +37,16 @@ def test_the_divergence_is_the_sum_of_those_of_all_weights(bias):
     means = [made.weight, made.bias] if bias else [made.weight]
     expected = sum(
         torch.distributions.kl_divergence(torch.distributions.Normal(mean, scale), prior).sum()
-        for mean, scale in zip(means, made.scales(), strict=False)
+        for mean, scale in zip(means, made.compute_deviations(), strict=False)
     )
     torch.testing.assert_close(made.divergence(), expected)
 
 
 def test_the_divergence_is_the_mean_log_ratio_of_draws():
     made = layer(prior_scale=0.7)
-    weights, biases = made.draws(20_000, seed=0)
+    weights, biases = made.draw_weights(20_000, seed=0)
     prior = torch.distributions.Normal(0.0, 0.7)
-    scales = made.scales()
+    scales = made.compute_deviations()
     ratio = torch.zeros(20_000).double()
     for mean, scale, drawn in zip((made.weight, made.bias), scales, (weights, biases), strict=True):
         own = torch.distributions.Normal(mean, scale)
@@ -58,7 +58,7 @@ def test_the_divergence_is_the_mean_log_ratio_of_draws():
 def test_drawn_outputs_have_the_moments_of_drawn_weights(bias):
     made, inputs = layer(bias=bias), torch.from_numpy(RNG.normal(size=(5, 3)))
     count = 5_000
-    weights, biases = made.draws(count, seed=1)
+    weights, biases = made.draw_weights(count, seed=1)
     by_weights = torch.einsum("mkd,bd->mbk", weights, inputs)
     if biases is not None:
         by_weights = by_weights + biases[:, None]
@@ -66,7 +66,7 @@ def test_drawn_outputs_have_the_moments_of_drawn_weights(bias):
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(0)
         by_outputs = torch.stack([made(inputs) for _ in range(count)])
-    mean, variance = (moment.detach() for moment in made.moments(inputs))
+    mean, variance = (moment.detach() for moment in made.compute_output_moments(inputs))
     for drawn in (by_weights, by_outputs):
         assert ((drawn.mean(dim=0) - mean) / (variance / count).sqrt()).abs().max() < 5
         assert (drawn.var(dim=0) / variance - 1).abs().max() < 5 * (2 / count) ** 0.5
@@ -100,7 +100,7 @@ def test_the_optimum_of_the_bound_is_the_mean_field_solution_of_a_linear_regress
 
     def objective():
         search.zero_grad()
-        centre, spread = made.moments(rows)
+        centre, spread = made.compute_output_moments(rows)
         bound = ((values - centre).square() + spread).sum() + made.penalty()
         bound.backward()
         return bound
@@ -109,7 +109,7 @@ def test_the_optimum_of_the_bound_is_the_mean_field_solution_of_a_linear_regress
         search.step(objective)
     got = torch.cat([made.weight[0], made.bias]).detach().numpy()
     np.testing.assert_allclose(got, mean, atol=1e-5)
-    weight, bias = made.scales()
+    weight, bias = made.compute_deviations()
     np.testing.assert_allclose(
         torch.cat([weight[0], bias]).detach().numpy() ** 2, variances, rtol=1e-4
     )
@@ -127,7 +127,7 @@ def test_training_with_draws_finds_the_mean_field_solution():
         members=VariationalMembers(prior_scale=0.8, noise=0.3),
     )
     learner.fit(inputs, targets, seed=0)
-    weight, bias = learner.head.scales()
+    weight, bias = learner.head.compute_deviations()
     got = torch.cat([weight[0], bias]).detach().numpy()
     np.testing.assert_allclose(got**2, variances, rtol=0.2)
     means = torch.cat([learner.head.weight[0], learner.head.bias]).detach().numpy()
@@ -138,7 +138,7 @@ def test_members_are_draws_that_are_the_same_for_all_items():
     learner = TorchLearner(network, epochs=3, members=VariationalMembers(count=6))
     learner.fit(INPUTS, TARGETS, seed=5)
     rows = learner.represent(INPUTS, ["features", "member_probabilities", "logits"])
-    weights, biases = learner.head.draws(6, seed=5)
+    weights, biases = learner.head.draw_weights(6, seed=5)
     features = torch.from_numpy(rows["features"])
     for j in range(6):
         logits = nn.functional.linear(features, weights[j], biases[j])
@@ -160,7 +160,7 @@ def test_more_labels_make_the_weights_of_a_classifier_surer():
             members=VariationalMembers(),
         )
         learner.fit(np.tile(INPUTS, (times, 1)), np.tile(TARGETS, times), seed=0)
-        scales.append(learner.head.scales()[0].mean().item())
+        scales.append(learner.head.compute_deviations()[0].mean().item())
     assert scales[1] < 0.6 * scales[0] < 0.6
 
 
@@ -184,7 +184,7 @@ def test_the_means_start_where_the_plain_layer_starts():
     weight, bias = module[2].weight, module[2].bias
     VariationalMembers(start=0.2, prior_scale=3.0).adapt(module, "2")
     assert module[2].weight is weight and module[2].bias is bias
-    scales = module[2].scales()
+    scales = module[2].compute_deviations()
     torch.testing.assert_close(scales[0], torch.full((2, 8), 0.6))
     torch.testing.assert_close(scales[1], torch.full((2,), 0.6))
 

@@ -47,11 +47,14 @@ def test_the_recipe_of_the_paper_learns_too():
 
 
 def test_the_layers_of_the_paper_are_64_32_16_with_batch_norm_and_dropout():
-    names = [type(layer).__name__ for layer in dual_head._build_head(7, PAPER)]
+    layers = dual_head._build_dual_head(7, PAPER)
+    names = [type(layer).__name__ for layer in layers]
     assert names == ["Linear", "BatchNorm1d", "ReLU", "Dropout"] * 3 + ["Linear", "ReLU"]
-    shapes = [tuple(p.shape) for p in dual_head._build_head(7, PAPER).parameters() if p.ndim == 2]
+    shapes = [
+        tuple(p.shape) for p in dual_head._build_dual_head(7, PAPER).parameters() if p.ndim == 2
+    ]
     assert shapes == [(64, 7), (32, 64), (16, 32), (1, 16)]
-    rates = [layer.p for layer in dual_head._build_head(7, PAPER) if hasattr(layer, "p")]
+    rates = [layer.p for layer in layers if hasattr(layer, "p")]
     assert rates == [0.3, 0.25, 0.25]
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from scipy import stats
 
-from labelwise.learners.inputs import split_evenly
+from labelwise.learners.inputs import split_into_batches
 from labelwise.learners.training import LabelledItems, TrainingWatcher
 from tests.learners.training.loops import assert_same, make, network, trained
 
@@ -99,5 +99,5 @@ def test_the_seed_decides_the_order():
 def test_batches_of_the_loop_are_even_parts():
     batches = Batches()
     trained(make(), watchers=[batches], epochs=1, batch_size=7)
-    expected = split_evenly(np.random.default_rng([0, 1]).permutation(24), 7)
+    expected = split_into_batches(np.random.default_rng([0, 1]).permutation(24), 7)
     assert [b.tolist() for b in batches.seen] == [b.tolist() for b in expected]

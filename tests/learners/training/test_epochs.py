@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.settings import LOSSES
-from labelwise.learners.training import LabelledItems, TrainingWatcher, item_losses
+from labelwise.learners.training import LabelledItems, TrainingWatcher, compute_losses
 from tests.learners.training.loops import CPU, assert_same, make, network, trained
 
 
@@ -44,7 +44,7 @@ def test_the_epoch_with_the_smallest_validation_loss_is_kept(patience):
     module, outcome = trained(
         labelled, validation=held, watchers=[watcher], epochs=40, lr=0.02, patience=patience
     )
-    plain = [item_losses(m, held, LOSSES["cross_entropy"], CPU) for m in watcher.modules]
+    plain = [compute_losses(m, held, LOSSES["cross_entropy"], CPU) for m in watcher.modules]
     losses = [float((values * held.weights).mean()) for values in plain]
     best = int(np.argmin(losses))
     assert_same(module, watcher.modules[best], rtol=0, atol=0)
@@ -76,7 +76,7 @@ def test_training_stops_at_the_accuracy_asked_for():
 
 def measured_epochs(modules, items):
     """Loss and accuracy of every epoch's module, in eval mode."""
-    losses = [float(item_losses(m, items, LOSSES["cross_entropy"], CPU).mean()) for m in modules]
+    losses = [float(compute_losses(m, items, LOSSES["cross_entropy"], CPU).mean()) for m in modules]
     hits = [m(items.items.rows).argmax(dim=1) == items.targets for m in modules]
     return losses, [float(hit.float().mean()) for hit in hits]
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from labelwise.learners.settings import LOSSES
-from labelwise.learners.training import LabelledItems, PenalizedLayer, item_losses
+from labelwise.learners.training import LabelledItems, PenalizedLayer, compute_losses
 from tests.learners.training.loops import CPU, assert_same, make, network, trained
 
 OPTIMIZERS = {
@@ -130,7 +130,7 @@ def test_a_penalty_counts_once_and_not_once_per_item():
 def test_losses_of_all_items_are_those_in_eval_mode():
     module = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.9), nn.Linear(6, 3))
     labelled = make(21)
-    found = item_losses(module, labelled, LOSSES["cross_entropy"], CPU, batch_size=4)
+    found = compute_losses(module, labelled, LOSSES["cross_entropy"], CPU, batch_size=4)
     assert module.training
     with torch.no_grad():
         outputs = module.eval()(labelled.items.rows)

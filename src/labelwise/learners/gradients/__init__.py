@@ -34,8 +34,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labelwise.errors import BadInput
-from labelwise.learners.gradients.layers import cast_inputs, flatten_positions
-from labelwise.learners.gradients.tally import GradientTally, split_slices, sum_dtype
+from labelwise.learners.gradients.layers import cast_layer_tensors, flatten_positions
+from labelwise.learners.gradients.tally import GradientTally, get_tally_dtype, split_item_slices
 from labelwise.learners.gradients.tracing import tally_batch
 from labelwise.learners.inputs import Batch
 from labelwise.learners.network import (
@@ -87,25 +87,25 @@ def gradient_norms_and_products(
     keywords or a tuple. ``vector`` has one tensor per trainable parameter, by its name; products
     are 0 if it is None. ``loss(outputs, targets)`` is ``(b,)``.
     """
-    _check_module(module)
-    _check_rows(inputs, targets)
+    _check_items_independent(module)
+    _check_gradient_rows(inputs, targets)
     parameters = trainable_parameters(module)
     if not parameters:
         raise BadInput("the module has no trainable parameters; set requires_grad on some")
     if vector is not None:
-        vector = _check_vector(vector, module, parameters)
+        vector = _check_gradient_vector(vector, module, parameters)
     tally = GradientTally(len(targets), targets.device, vector)
 
-    def losses(rows: slice, mark: Callable[[object], None]) -> Tensor:
-        some = _map_inputs(inputs, lambda tensor: tensor[rows])
-        return _item_losses(module, some, targets[rows], loss, mark)
+    def compute_part(rows: slice, mark: Callable[[object], None]) -> Tensor:
+        some = _map_input_tensors(inputs, lambda tensor: tensor[rows])
+        return _compute_losses_by_item(module, some, targets[rows], loss, mark)
 
     if len(targets):
         with evaluation_mode(module), torch.enable_grad():
             left = tally_batch(
                 module,
-                lambda mark: losses(slice(None), mark),
-                lambda mark: losses(slice(1), mark),
+                lambda mark: compute_part(slice(None), mark),
+                lambda mark: compute_part(slice(1), mark),
                 tally,
             )
             if left:
@@ -121,13 +121,15 @@ def summed_gradient(
     Batches of inputs and targets are summed in float64; the sum is rounded once to the parameter's
     dtype.
     """
-    _check_module(module)
+    _check_items_independent(module)
     parameters = trainable_parameters(module)
-    sums = {name: torch.zeros_like(p, dtype=sum_dtype(p.device)) for name, p in parameters.items()}
+    sums = {
+        name: torch.zeros_like(p, dtype=get_tally_dtype(p.device)) for name, p in parameters.items()
+    }
     with evaluation_mode(module), torch.enable_grad():
         for inputs, targets in batches:
-            _check_rows(inputs, targets)
-            total = _item_losses(module, inputs, targets, loss).sum()
+            _check_gradient_rows(inputs, targets)
+            total = _compute_losses_by_item(module, inputs, targets, loss).sum()
             if not total.requires_grad:
                 continue
             found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
@@ -152,8 +154,8 @@ def tally_items(
     parameters = {name: p for name, p in trainable_parameters(module).items() if name in names}
     floats = sum(p.numel() for p in parameters.values())
     allowed = _CHUNK_FLOATS.get(targets.device.type, _CHUNK_FLOATS["cuda"])
-    for rows in split_slices(len(targets), allowed // max(floats, 1), targets.device):
-        some = _map_inputs(inputs, lambda tensor: tensor[rows])  # noqa: B023
+    for rows in split_item_slices(len(targets), allowed // max(floats, 1), targets.device):
+        some = _map_input_tensors(inputs, lambda tensor: tensor[rows])  # noqa: B023
         try:
             gradients = _gradients_by_vmap(module, parameters, some, targets[rows], loss)
         except Exception:  # vmap failed; an error of the module recurs in the loop
@@ -173,7 +175,7 @@ def _gradients_by_vmap(
 
     def one_loss(values: Gradients, leaves: list[Tensor], target: Tensor) -> Tensor:
         rest = iter(leaves)
-        item = _map_inputs(inputs, lambda _: next(rest)[None])
+        item = _map_input_tensors(inputs, lambda _: next(rest)[None])
         if isinstance(item, Mapping):
             outputs = functional_call(module, values, (), dict(item))
         else:
@@ -181,7 +183,7 @@ def _gradients_by_vmap(
         return loss(outputs, target[None])[0]
 
     values = {name: p.detach() for name, p in parameters.items()}
-    leaves = list(_list_tensors(inputs).values())
+    leaves = list(_list_input_tensors(inputs).values())
     every_item = vmap(grad(one_loss), in_dims=(None, 0, 0), randomness="different")
     # Other parameters are constants; vmap supports only the plain (math) attention.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
@@ -199,8 +201,8 @@ def _gradients_by_loop(
     """The same with plain autograd, one item at a time."""
     found: dict[str, list[Tensor]] = {name: [] for name in parameters}
     for i in range(len(targets)):
-        item = _map_inputs(inputs, lambda tensor: tensor[i : i + 1])  # noqa: B023
-        value = _item_losses(module, item, targets[i : i + 1], loss).sum()
+        item = _map_input_tensors(inputs, lambda tensor: tensor[i : i + 1])  # noqa: B023
+        value = _compute_losses_by_item(module, item, targets[i : i + 1], loss).sum()
         wanted = list(parameters.values())
         gradients = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
         for several, gradient in zip(found.values(), gradients, strict=True):
@@ -208,7 +210,7 @@ def _gradients_by_loop(
     return {name: torch.stack(several) for name, several in found.items()}
 
 
-def _item_losses(
+def _compute_losses_by_item(
     module: nn.Module,
     inputs: Inputs,
     targets: Tensor,
@@ -233,7 +235,7 @@ def _item_losses(
     return losses
 
 
-def _map_inputs(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+def _map_input_tensors(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     """The same inputs with every tensor replaced by ``change(tensor)``."""
     if isinstance(inputs, Tensor):
         return change(inputs)
@@ -245,7 +247,7 @@ def _map_inputs(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     return tuple(change(value) if isinstance(value, Tensor) else value for value in inputs)
 
 
-def _list_tensors(inputs: Inputs) -> dict[str, Tensor]:
+def _list_input_tensors(inputs: Inputs) -> dict[str, Tensor]:
     """The tensors among the inputs, by a name for error messages."""
     if isinstance(inputs, Tensor):
         return {"inputs": inputs}
@@ -256,11 +258,11 @@ def _list_tensors(inputs: Inputs) -> dict[str, Tensor]:
     return {f"inputs[{key!r}]": value for key, value in items if isinstance(value, Tensor)}
 
 
-def _check_rows(inputs: Inputs, targets: Tensor) -> None:
+def _check_gradient_rows(inputs: Inputs, targets: Tensor) -> None:
     """Reject inputs whose number of rows differs from that of the targets."""
     if targets.ndim == 0:
         raise BadInput("targets is a single number; give one row per item")
-    found = _list_tensors(inputs)
+    found = _list_input_tensors(inputs)
     if not found:
         raise BadInput(
             "inputs holds no tensor; give at least one, with the items on its first axis"
@@ -273,7 +275,7 @@ def _check_rows(inputs: Inputs, targets: Tensor) -> None:
             )
 
 
-def _check_module(module: nn.Module) -> None:
+def _check_items_independent(module: nn.Module) -> None:
     """Reject layers that mix items even in eval mode."""
     for name, layer in module.named_modules():
         place = f"{name or 'the module'} ({type(layer).__name__})"
@@ -289,7 +291,7 @@ def _check_module(module: nn.Module) -> None:
             )
 
 
-def _check_vector(
+def _check_gradient_vector(
     vector: Mapping[str, Tensor], module: nn.Module, parameters: Mapping[str, nn.Parameter]
 ) -> Gradients:
     """The part of the vector for trainable parameters, on their device."""
@@ -348,7 +350,7 @@ def sketch_gradients(
         raise BadInput("the module has no trainable linear layer or convolution to sketch")
     calls: list[tuple[int, Tensor, Tensor]] = []
     hooks = [
-        layer.register_forward_hook(partial(_record_call, calls, number))
+        layer.register_forward_hook(partial(_record_layer_call, calls, number))
         for number, layer in trained.items()
     ]
     try:
@@ -368,11 +370,13 @@ def sketch_gradients(
         if len(given) != len(values):
             kind = type(trained[number]).__name__
             raise BadInput(f"the first axis of a {kind} of the module is not the items")
-        total += _project_call(number, trained[number], given.detach(), delta, known, size)
+        total += _project_layer_gradient(
+            number, trained[number], given.detach(), delta, known, size
+        )
     return total
 
 
-def _record_call(
+def _record_layer_call(
     calls: list[tuple[int, Tensor, Tensor]],
     number: int,
     layer: nn.Module,
@@ -384,12 +388,12 @@ def _record_call(
     return output.clone()
 
 
-def _project_call(
+def _project_layer_gradient(
     number: int, layer: Any, given: Tensor, delta: Tensor, known: Projections, size: int
 ) -> Tensor:
     """The contribution of one call of a layer, ``(b, p)``."""
     count, groups = len(given), getattr(layer, "groups", 1)
-    inputs, outputs = flatten_positions(layer, *cast_inputs(given, delta))
+    inputs, outputs = flatten_positions(layer, *cast_layer_tensors(given, delta))
     width, height = inputs.shape[1], outputs.shape[1]
     if (number, width, height) not in known:
         generator = torch.Generator().manual_seed(number)

@@ -36,9 +36,9 @@ from torch.nn import functional
 
 from labelwise.learners.gradients.tally import (
     GradientTally,
-    inner_products,
-    split_items,
-    squared_norms,
+    item_inner_products,
+    item_squared_norms,
+    split_tally_items,
 )
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -57,7 +57,7 @@ class LayerRule(NamedTuple):
     tally: Callable[..., None] | None = None
 
 
-def position_axes(layer: nn.Module, axes: int) -> range:
+def list_item_axes(layer: nn.Module, axes: int) -> range:
     """Candidate item axes of an input with this many axes; empty if no rule applies."""
     allowed = RULES[type(layer)].axes
     if allowed is not None and axes not in allowed:
@@ -77,18 +77,18 @@ def tally_call(
     ``x`` ``(b, ...)`` is its input, ``delta`` the gradient with respect to its output, and
     ``names`` the full names of the parameters to tally, by their names in the layer.
     """
-    x, delta = cast_inputs(x, delta)
+    x, delta = cast_layer_tensors(x, delta)
     rule = RULES[type(layer)]
     if rule.tally is not None:
         rule.tally(layer, x, delta, names, tally)
         return
-    for rows in split_items(2 * x[0].numel(), x, delta):
+    for rows in split_tally_items(2 * x[0].numel(), x, delta):
         gradients = rule.gradients(layer, x[rows], delta[rows])
         for local, name in names.items():
             tally.add_gradients(rows, gradients[local], tally.get_vector(name))
 
 
-def cast_inputs(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+def cast_layer_tensors(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
     """Input and output gradient in one dtype, at least float32; indices are unchanged."""
     if not x.is_floating_point():
         return x, delta.to(torch.promote_types(delta.dtype, torch.float32))
@@ -133,24 +133,24 @@ def _tally_matrix(
     vector = tally.get_vector(names["weight"])
     copied = 0 if isinstance(layer, nn.Linear) else groups * t * a + x[0].numel()
     if choose_norm_method(t, a, c, vector is not None) == "outer":
-        for rows in split_items(copied + layer.weight.numel(), x, delta):
+        for rows in split_tally_items(copied + layer.weight.numel(), x, delta):
             inputs, outputs = flatten_positions(layer, x[rows], delta[rows])
             outer = torch.bmm(outputs, inputs.mT)
             tally.add_gradients(rows, outer.view(-1, c * groups, a), vector)
         return
-    for rows in split_items(2 * copied + 3 * groups * t * t, x, delta):
+    for rows in split_tally_items(2 * copied + 3 * groups * t * t, x, delta):
         norms = _gram_norms(*flatten_positions(layer, x[rows], delta[rows]))
         tally.add_norms(rows, norms.view(-1, groups).sum(1))
     if vector is not None:
-        again = _apply_weight(layer, x, vector.to(x.dtype))
-        tally.add_products(everything, inner_products(again, delta))
+        again = _apply_layer_weight(layer, x, vector.to(x.dtype))
+        tally.add_products(everything, item_inner_products(again, delta))
 
 
 def _gram_norms(x: Tensor, delta: Tensor) -> Tensor:
     """``(m, a, T), (m, c, T) -> (m,)``: the squared norm of the sum of outer products."""
     if x.shape[2] == 1:
-        return squared_norms(x.mT) * squared_norms(delta.mT)
-    return inner_products(torch.bmm(x.mT, x), torch.bmm(delta.mT, delta))
+        return item_squared_norms(x.mT) * item_squared_norms(delta.mT)
+    return item_inner_products(torch.bmm(x.mT, x), torch.bmm(delta.mT, delta))
 
 
 def flatten_positions(layer: nn.Linear | Conv, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,7 +158,7 @@ def flatten_positions(layer: nn.Linear | Conv, x: Tensor, delta: Tensor) -> tupl
     if isinstance(layer, nn.Linear):
         inputs, outputs = (rows.reshape(len(rows), -1, rows.shape[-1]).mT for rows in (x, delta))
         return inputs, outputs
-    windows, n = _pad_input(layer, x), x.ndim - 2
+    windows, n = _pad_convolution_input(layer, x), x.ndim - 2
     settings = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
     for axis, (k, s, d) in enumerate(settings):
         windows = windows.unfold(2 + axis, (k - 1) * d + 1, s)[..., ::d]
@@ -168,7 +168,7 @@ def flatten_positions(layer: nn.Linear | Conv, x: Tensor, delta: Tensor) -> tupl
     return patches, delta.reshape(len(x) * layer.groups, -1, t)
 
 
-def _apply_weight(layer: nn.Linear | Conv, x: Tensor, weight: Tensor) -> Tensor:
+def _apply_layer_weight(layer: nn.Linear | Conv, x: Tensor, weight: Tensor) -> Tensor:
     """Output of the layer with this weight and without bias."""
     if isinstance(layer, nn.Linear):
         return functional.linear(x, weight)
@@ -176,7 +176,7 @@ def _apply_weight(layer: nn.Linear | Conv, x: Tensor, weight: Tensor) -> Tensor:
     return output
 
 
-def _pad_input(layer: Conv, x: Tensor) -> Tensor:
+def _pad_convolution_input(layer: Conv, x: Tensor) -> Tensor:
     """The padded input; odd padding is larger at the end."""
     if layer.padding == "valid":
         return x
@@ -191,7 +191,7 @@ def _pad_input(layer: Conv, x: Tensor) -> Tensor:
     return functional.pad(x, sides, mode)
 
 
-def _normalize_input(layer: Norm, x: Tensor) -> Tensor:
+def _normalize_layer_input(layer: Norm, x: Tensor) -> Tensor:
     """Output of the layer without its scale and shift."""
     if isinstance(layer, nn.LayerNorm):
         return functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
@@ -208,7 +208,7 @@ def _normalize_input(layer: Norm, x: Tensor) -> Tensor:
 
 def _norm_gradients(layer: Norm, x: Tensor, delta: Tensor) -> dict[str, Tensor]:
     """Scale and shift of a normalisation: ``(m, C)`` each, or ``(m, *normalized_shape)``."""
-    products = delta * _normalize_input(layer, x)
+    products = delta * _normalize_layer_input(layer, x)
     if isinstance(layer, nn.LayerNorm | nn.RMSNorm):
         shape = (len(x), -1, *layer.normalized_shape)
         return {"weight": products.reshape(shape).sum(1), "bias": delta.reshape(shape).sum(1)}
@@ -237,13 +237,13 @@ def _tally_embedding(
 ) -> None:
     indices, delta = _embedding_parts(layer, x, delta)
     t = indices.shape[1]
-    for rows in split_items(3 * t * t, x, delta):
+    for rows in split_tally_items(3 * t * t, x, delta):
         same = indices[rows, :, None] == indices[rows, None, :]
-        tally.add_norms(rows, inner_products(torch.bmm(delta[rows], delta[rows].mT), same))
+        tally.add_norms(rows, item_inner_products(torch.bmm(delta[rows], delta[rows].mT), same))
     if tally.vector is not None:
         vector = tally.vector[names["weight"]].to(delta.dtype)
         tally.add_products(
-            slice(0, len(x)), inner_products(functional.embedding(indices, vector), delta)
+            slice(0, len(x)), item_inner_products(functional.embedding(indices, vector), delta)
         )
 
 

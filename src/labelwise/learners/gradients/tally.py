@@ -18,7 +18,7 @@ _SHORT = 2**11
 """Gradients of up to this many numbers per item are kept and summed together at the end."""
 
 
-def sum_dtype(device: torch.device) -> torch.dtype:
+def get_tally_dtype(device: torch.device) -> torch.dtype:
     """float64 if the device supports it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
@@ -33,7 +33,7 @@ class GradientTally:
     def __init__(
         self, count: int, device: torch.device, vector: Mapping[str, Tensor] | None
     ) -> None:
-        self._norms = torch.zeros(count, dtype=sum_dtype(device), device=device)
+        self._norms = torch.zeros(count, dtype=get_tally_dtype(device), device=device)
         self._products = torch.zeros_like(self._norms)
         self._short: list[tuple[Tensor, Tensor | None]] = []
         self.count, self.device = count, device
@@ -57,7 +57,7 @@ class GradientTally:
         if len(flat) == self.count and flat.shape[1] <= _SHORT:
             self._short.append((flat, vector))
             return
-        self.add_norms(rows, squared_norms(gradients))
+        self.add_norms(rows, item_squared_norms(gradients))
         if vector is not None:
             self.add_products(rows, flat @ vector.flatten().to(flat.dtype))
 
@@ -67,7 +67,7 @@ class GradientTally:
             parts, vectors = zip(*self._short, strict=True)
             self._short = []
             everything = torch.cat(parts, 1)
-            self._norms += squared_norms(everything)
+            self._norms += item_squared_norms(everything)
             if self.vector is not None:
                 vector = torch.cat([part.flatten() for part in vectors])
                 self._products += everything @ vector.to(everything.dtype)
@@ -75,7 +75,7 @@ class GradientTally:
         return self._norms.to(dtype), self._products.to(dtype)
 
 
-def squared_norms(values: Tensor) -> Tensor:
+def item_squared_norms(values: Tensor) -> Tensor:
     """``(m, ..., a) -> (m,)``, in one pass.
 
     A CPU sums the last axis first, since long sums accumulate rounding errors; a GPU sums in a
@@ -87,12 +87,12 @@ def squared_norms(values: Tensor) -> Tensor:
     return lengths.square().flatten(1).sum(1) if lengths.ndim > 1 else lengths.square()
 
 
-def inner_products(left: Tensor, right: Tensor) -> Tensor:
+def item_inner_products(left: Tensor, right: Tensor) -> Tensor:
     """The inner product of every item's two arrays: ``(m, ...), (m, ...) -> (m,)``."""
     return (left * right).flatten(1).sum(1)
 
 
-def split_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
+def split_tally_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
     """Slices of the items with a bounded size of their per-item gradients.
 
     The bound is a small multiple of the size of the layer's input ``x`` and output gradient
@@ -101,10 +101,10 @@ def split_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slic
     kind = x.device.type if x.device.type in _RELATIVE_SIZE else "cuda"
     allowed = max(_RELATIVE_SIZE[kind] * (x.numel() + delta.numel()), _FEW_FLOATS)
     allowed = min(allowed, _MOST_FLOATS[kind])
-    return split_slices(len(x), allowed // max(floats_per_item, 1), x.device)
+    return split_item_slices(len(x), allowed // max(floats_per_item, 1), x.device)
 
 
-def split_slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
+def split_item_slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
     """Even slices of at most ``size`` items, but at least 1 item, or 1 per CPU thread."""
     size = max(size, torch.get_num_threads() if device.type == "cpu" else 1)
     size = -(-b // -(-b // size)) if b else size

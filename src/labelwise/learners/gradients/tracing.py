@@ -38,11 +38,11 @@ from labelwise.errors import BadInput
 from labelwise.learners.gradients.layers import (
     ITEMS_FIRST,
     RULES,
-    cast_inputs,
-    position_axes,
+    cast_layer_tensors,
+    list_item_axes,
     tally_call,
 )
-from labelwise.learners.gradients.tally import GradientTally, split_items
+from labelwise.learners.gradients.tally import GradientTally, split_tally_items
 from labelwise.learners.network import trainable_parameters
 
 _BROADCAST_NODES = ("AddBackward0", "ExpandBackward0")
@@ -115,7 +115,7 @@ class GraphTrace:
     def __post_init__(self) -> None:
         self._names = {p: name for name, p in self.parameters.items()}
 
-    def count_uses(self) -> Counter[Tensor]:
+    def count_parameter_uses(self) -> Counter[Tensor]:
         """Number of uses of each parameter."""
         return Counter(edge.source for edge in self.edges if isinstance(edge.source, Tensor))
 
@@ -132,7 +132,7 @@ class GraphTrace:
         if not own or not torch.is_grad_enabled() or len(given) != 1:
             return None
         x = given[0]
-        if not isinstance(x, Tensor) or not position_axes(layer, x.ndim):
+        if not isinstance(x, Tensor) or not list_item_axes(layer, x.ndim):
             return None
         call = LayerCall(layer, number, own, x.shape, output.shape)
         if type(layer) in ITEMS_FIRST and len(x) == self.b:
@@ -207,23 +207,23 @@ def tally_batch(
     `trace_forward`). Returns the names of the remaining parameters.
     """
     with trace_forward(module, tally.count, tally.device, losses) as trace:
-        uses, broadcast = trace.count_uses(), dict[str, Tensor]()
+        uses, broadcast = trace.count_parameter_uses(), dict[str, Tensor]()
         used = {name for name, p in trace.parameters.items() if uses[p]}
         counted = _find_rule_parameters(trace, uses)
         if counted != used:
             trace.is_paused = True
             with trace_forward(module, 1, tally.device, first) as single:
-                _find_axes(trace, single)
+                _find_item_axes(trace, single)
                 counted = _find_rule_parameters(trace, uses)
-                broadcast = _hook_broadcasts(trace, single, used - counted, tally)
+                broadcast = _hook_parameter_broadcasts(trace, single, used - counted, tally)
             trace.is_paused = False
-        shared = _add_receivers(trace, counted, uses, tally)
+        shared = _add_gradient_receivers(trace, counted, uses, tally)
         if counted or broadcast:
             # Requesting the broadcast parameters makes autograd run their nodes.
             wanted = [trace.anchor, *broadcast.values()]
             torch.autograd.grad(trace.losses.sum(), wanted, allow_unused=True)
         with torch.no_grad():
-            _tally_shared(shared, tally)
+            _tally_shared_calls(shared, tally)
     return [name for name in trace.parameters if name in used - counted - set(broadcast)]
 
 
@@ -234,18 +234,18 @@ def _find_rule_parameters(trace: GraphTrace, uses: Counter[Tensor]) -> set[str]:
     return {name for name, p in trace.parameters.items() if 0 < uses[p] == tapped[name]}
 
 
-def _find_axes(trace: GraphTrace, single: GraphTrace) -> None:
+def _find_item_axes(trace: GraphTrace, single: GraphTrace) -> None:
     """Find the item axis of layers that accept any axes before their features."""
     shapes = {(call.layer, call.number): call.shape for call in single.calls}
     for call in trace.calls:
         shape = shapes.get((call.layer, call.number), torch.Size())
-        for axis in position_axes(call.layer, len(shape)) if call.axis is None else ():
+        for axis in list_item_axes(call.layer, len(shape)) if call.axis is None else ():
             if shape[axis] == 1 and (*shape[:axis], trace.b, *shape[axis + 1 :]) == (*call.shape,):
                 call.axis = axis
                 break
 
 
-def _add_receivers(
+def _add_gradient_receivers(
     trace: GraphTrace, counted: set[str], uses: Counter[Tensor], tally: GradientTally
 ) -> SharedCalls:
     """Register the receivers of all calls; return the list filled by shared parameters."""
@@ -256,11 +256,11 @@ def _add_receivers(
         if call.axis is not None and names:
             call.names = names
             keeps = bool(many.intersection(names.values()))
-            call.receive = partial(_receive_gradient, call, tally, shared if keeps else None)
+            call.receive = partial(_receive_call_gradient, call, tally, shared if keeps else None)
     return shared
 
 
-def _receive_gradient(
+def _receive_call_gradient(
     call: LayerCall, tally: GradientTally, shared: SharedCalls | None, x: Tensor, delta: Tensor
 ) -> None:
     """Tally a call now, or store its tensors if it shares a parameter with other calls."""
@@ -272,16 +272,16 @@ def _receive_gradient(
         shared.append((call, x, delta))
 
 
-def _tally_shared(shared: SharedCalls, tally: GradientTally) -> None:
+def _tally_shared_calls(shared: SharedCalls, tally: GradientTally) -> None:
     """Add the calls that share parameters: gradients are summed over calls, then squared."""
     if not shared:
         return
     _, inputs, deltas = zip(*shared, strict=True)
     floats = sum(p.numel() for call, _, _ in shared for p in call.layer.parameters())
-    for rows in split_items(floats, inputs[0], deltas[0]):
+    for rows in split_tally_items(floats, inputs[0], deltas[0]):
         sums: dict[str, Tensor] = {}
         for call, x, delta in shared:
-            some = cast_inputs(x[rows], delta[rows])
+            some = cast_layer_tensors(x[rows], delta[rows])
             gradients = RULES[type(call.layer)].gradients(call.layer, *some)
             for local, name in call.names.items():
                 own = gradients[local]
@@ -290,7 +290,7 @@ def _tally_shared(shared: SharedCalls, tally: GradientTally) -> None:
             tally.add_gradients(rows, total, tally.get_vector(name))
 
 
-def _hook_broadcasts(
+def _hook_parameter_broadcasts(
     trace: GraphTrace, single: GraphTrace, names: set[str], tally: GradientTally
 ) -> dict[str, Tensor]:
     """Tally the named parameters where they are broadcast to items; return those covered."""
@@ -300,18 +300,22 @@ def _hook_broadcasts(
     known = {id(trace.parameters[name]): name for name in names}
     uses = Counter(edge.source for edge in trace.edges)
     for edge, other in zip(trace.edges, single.edges, strict=True):
-        own = _find_parameters(edge.source, known)
+        own = _find_broadcast_parameters(edge.source, known)
         sources = [edge.source, *(trace.parameters[name] for name in own.values())]
-        if not own or not _is_same_use(edge, other) or any(uses[source] > 1 for source in sources):
+        if (
+            not own
+            or not _is_same_graph_edge(edge, other)
+            or any(uses[source] > 1 for source in sources)
+        ):
             continue
         axis = _find_broadcast_axis(edge, other, trace.b)
         if axis is not None:
             counted |= {name: trace.parameters[name] for name in own.values()}
-            edge.node.register_prehook(partial(_receive_broadcast, edge, axis, own, tally))
+            edge.node.register_prehook(partial(_receive_broadcast_gradient, edge, axis, own, tally))
     return counted
 
 
-def _find_parameters(source: Tensor | LayerCall, known: dict[int, str]) -> dict[str, str]:
+def _find_broadcast_parameters(source: Tensor | LayerCall, known: dict[int, str]) -> dict[str, str]:
     """Parameters of this source, if all of them can be tallied."""
     if isinstance(source, Tensor):
         return {"": known[id(source)]} if id(source) in known else {}
@@ -320,11 +324,11 @@ def _find_parameters(source: Tensor | LayerCall, known: dict[int, str]) -> dict[
     return source.names if set(source.names.values()) <= set(known.values()) else {}
 
 
-def _get_shape(source: Tensor | LayerCall) -> torch.Size:
+def _get_source_shape(source: Tensor | LayerCall) -> torch.Size:
     return source.shape if isinstance(source, Tensor) else source.output_shape
 
 
-def _is_same_use(edge: GraphEdge, other: GraphEdge) -> bool:
+def _is_same_graph_edge(edge: GraphEdge, other: GraphEdge) -> bool:
     """Whether edges of two passes belong to the same operation of the program."""
     same = type(edge.node).__name__ == type(other.node).__name__ and edge.index == other.index
     if isinstance(edge.source, Tensor) or isinstance(other.source, Tensor):
@@ -338,7 +342,7 @@ def _find_broadcast_axis(edge: GraphEdge, other: GraphEdge, b: int) -> int | Non
     if type(edge.node).__name__ not in _BROADCAST_NODES:
         return None
     all_items, one = (tuple(e.node._input_metadata[0].shape) for e in (edge, other))
-    own = _get_shape(edge.source)
+    own = _get_source_shape(edge.source)
     missing = len(all_items) - len(own)
     for axis in range(len(one)):
         if one[axis] == 1 and (*one[:axis], b, *one[axis + 1 :]) == all_items:
@@ -346,7 +350,7 @@ def _find_broadcast_axis(edge: GraphEdge, other: GraphEdge, b: int) -> int | Non
     return None
 
 
-def _receive_broadcast(
+def _receive_broadcast_gradient(
     edge: GraphEdge,
     axis: int,
     names: dict[str, str],
@@ -354,7 +358,7 @@ def _receive_broadcast(
     gradients: tuple[Tensor, ...],
 ) -> None:
     """Tally the gradient that arrives at a node which broadcasts a parameter or a constant call."""
-    source, own, delta = edge.source, _get_shape(edge.source), gradients[0]
+    source, own, delta = edge.source, _get_source_shape(edge.source), gradients[0]
     b, axes = delta.shape[axis], delta.ndim
     alpha = getattr(edge.node, "_saved_alpha", 1) if edge.index == 1 else 1
     # (..., b, ...) to (b, *own), summed over the axes broadcast within an item.

@@ -38,7 +38,7 @@ def ignore_vmap_warnings() -> Iterator[None]:
         yield
 
 
-def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+def compute_head_outputs(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
     """Outputs ``(b, m, K)`` of ``m`` linear layers ``(m, K, d)`` at once, in their precision."""
     weights = weights.to(features.device)
     # Low precision would hide the differences of the draws.

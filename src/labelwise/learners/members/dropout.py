@@ -39,21 +39,6 @@ class DropoutMembers(Members):
     ``nn.Dropout`` and ``nn.AlphaDropout`` drop single units, ``nn.Dropout1d`` to ``3d`` and
     ``nn.FeatureAlphaDropout`` whole channels. Layers with p = 0 are ignored. Shorter sequences use
     the beginning of the mask.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> from labelwise.learners.torch_learner import TorchLearner
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> def make():
-        ...     return nn.Sequential(
-        ...         nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 2)
-        ...     )
-        >>> learner = TorchLearner(make, epochs=10, members=DropoutMembers(count=8))
-        >>> report = learner.fit(inputs, targets, seed=0)
-        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
-        (60, 8, 2)
     """
 
     def __init__(self, *, count: int = 20) -> None:
@@ -72,13 +57,13 @@ class DropoutMembers(Members):
     def fitted(self, trained: TrainedModule) -> None:
         """Store the seed; a mask is drawn at the first call of its layer."""
         _find_dropout_layers(trained.module)
-        self._begin_draws(trained.seed)
+        self._reset_dropout_masks(trained.seed)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs with every mask, ``(b, count, K)``."""
         members = torch.arange(self.count, device=features.device)
         if self._stack_parts:
-            found = self._all_at_once(module, batch, members)
+            found = self._run_all_members(module, batch, members)
             if found is not None:
                 return found.transpose(0, 1)
             self._stack_parts = False  # the module cannot be vmapped
@@ -90,12 +75,12 @@ class DropoutMembers(Members):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the seed."""
-        self._begin_draws(int(tensors["seed"]))
+        self._reset_dropout_masks(int(tensors["seed"]))
 
-    def _begin_draws(self, seed: int) -> None:
+    def _reset_dropout_masks(self, seed: int) -> None:
         self._seed, self._masks, self._stack_parts = seed, {}, True
 
-    def _all_at_once(self, module: nn.Module, batch: Batch, members: Tensor) -> Tensor | None:
+    def _run_all_members(self, module: nn.Module, batch: Batch, members: Tensor) -> Tensor | None:
         """``(count, b, K)``; None if the module cannot be vmapped.
 
         vmap does not map over the batch, so layers before the first mask run once per chunk of
@@ -112,7 +97,7 @@ class DropoutMembers(Members):
 
     def _run_member(self, module: nn.Module, batch: Batch, member: Tensor) -> Tensor:
         """Outputs ``(b, K)`` of one member, given by its index."""
-        with self._apply_masks(module, batch_length(batch), member) as met:
+        with self._apply_dropout_masks(module, batch_length(batch), member) as met:
             output = call_module(module, batch)
         if not any(met.values()):
             raise BadInput(
@@ -122,28 +107,28 @@ class DropoutMembers(Members):
         return output
 
     @contextmanager
-    def _apply_masks(
+    def _apply_dropout_masks(
         self, module: nn.Module, count: int, member: Tensor
     ) -> Iterator[dict[str, int]]:
         """Apply the member's masks in dropout layers; yield the number of calls of each layer."""
         met = dict.fromkeys(_find_dropout_layers(module), 0)
 
-        def hook(name: str) -> Callable[[_DropoutNd, object, Tensor], Tensor]:
-            def drop(layer: _DropoutNd, _: object, values: Tensor) -> Tensor:
+        def make_mask_hook(name: str) -> Callable[[_DropoutNd, object, Tensor], Tensor]:
+            def apply_mask(layer: _DropoutNd, _: object, values: Tensor) -> Tensor:
                 if len(values) != count:
                     raise BadInput(
                         f"the first axis of what enters {name} must be the item; for {count} items "
                         f"it got {tuple(values.shape)}"
                     )
-                masks = self._draw_mask(name, layer, met[name], values)
+                masks = self._draw_dropout_mask(name, layer, met[name], values)
                 met[name] += 1
                 mask = masks.index_select(0, member.reshape(1))[0]
-                return _switched_off(layer, values, mask)
+                return _drop_units(layer, values, mask)
 
-            return drop
+            return apply_mask
 
         handles = [
-            layer.register_forward_hook(hook(name))
+            layer.register_forward_hook(make_mask_hook(name))
             for name, layer in _find_dropout_layers(module).items()
         ]
         try:
@@ -152,7 +137,7 @@ class DropoutMembers(Members):
             for handle in handles:
                 handle.remove()
 
-    def _draw_mask(self, name: str, layer: _DropoutNd, time: int, values: Tensor) -> Tensor:
+    def _draw_dropout_mask(self, name: str, layer: _DropoutNd, time: int, values: Tensor) -> Tensor:
         """Zeros and ones ``(count, ...)`` for the ``time``-th call of a layer."""
         shape = tuple(values.shape[1:])
         if not isinstance(layer, nn.Dropout | nn.AlphaDropout):
@@ -183,7 +168,7 @@ def _find_dropout_layers(module: nn.Module) -> dict[str, _DropoutNd]:
     return found
 
 
-def _switched_off(layer: _DropoutNd, values: Tensor, mask: Tensor) -> Tensor:
+def _drop_units(layer: _DropoutNd, values: Tensor, mask: Tensor) -> Tensor:
     """Values with units dropped where the mask is 0 and the others scaled as in training."""
     keep = 1 - layer.p
     if keep == 0:

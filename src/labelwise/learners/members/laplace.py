@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
+from labelwise.learners.members.base import Members, TrainedModule, compute_head_outputs
 from labelwise.learners.network import get_linear_layer
 
 DRAWS = 4  # Random stream of the weights
@@ -62,7 +62,7 @@ class FullPosterior:
         """``(K e, K e)`` in the order of ``mean.flatten()``."""
         return torch.cholesky_inverse(self.factor)
 
-    def shifts(self, noise: Tensor) -> Tensor:
+    def transform_noise(self, noise: Tensor) -> Tensor:
         """``L^-T z``, whose covariance is the inverse of ``L L^T``."""
         flat = noise.flatten(1).T
         solved: Tensor = torch.linalg.solve_triangular(self.factor.T, flat, upper=True)
@@ -83,7 +83,7 @@ class KroneckerPosterior:
         basis = torch.kron(self.left, self.right)
         return (basis * self.variances.flatten()) @ basis.T
 
-    def shifts(self, noise: Tensor) -> Tensor:
+    def transform_noise(self, noise: Tensor) -> Tensor:
         """Scale noise in the rotated basis and rotate it back."""
         return self.left @ (noise * self.variances.sqrt()) @ self.right.T
 
@@ -95,21 +95,6 @@ class LaplaceMembers(Members):
     """Draws of the last layer from its Laplace posterior.
 
     The likelihood is softmax for classes and Gaussian for a regression.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> from labelwise.learners.torch_learner import TorchLearner
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> members = LaplaceMembers(count=30)
-        >>> learner = TorchLearner(make, epochs=10, members=members)
-        >>> report = learner.fit(inputs, targets, seed=0)
-        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
-        (60, 30, 2)
-        >>> tuple(members.posterior.covariance().shape)  # 2 classes, 8 features and a bias
-        (18, 18)
     """
 
     def __init__(
@@ -155,17 +140,19 @@ class LaplaceMembers(Members):
             mean = torch.cat([mean, layer.bias.detach().double()[:, None]], dim=1)
         weights = labelled.weights.double().to(rows.device)
         if labelled.targets.is_floating_point():
-            self._posterior = self._of_values(mean, rows, weights, labelled.targets)
+            self._posterior = self._approximate_value_posterior(
+                mean, rows, weights, labelled.targets
+            )
         else:
-            self._posterior = self._of_classes(mean, rows, weights)
+            self._posterior = self._approximate_class_posterior(mean, rows, weights)
         self._facts = torch.tensor([trained.seed, layer.bias is not None])
-        self._draw_weights(layer.weight.dtype)
+        self._draw_head_weights(layer.weight.dtype)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs of every draw of the head, ``(b, count, K)``."""
         if self._draws is None:
             raise BadInput("no weights are drawn yet; fit or load the learner first")
-        return outputs_of_heads(features, *self._draws)
+        return compute_head_outputs(features, *self._draws)
 
     def tensors(self) -> dict[str, Tensor]:
         """The posterior and the seed, which determine the draws."""
@@ -180,18 +167,20 @@ class LaplaceMembers(Members):
         self._facts, like = given.pop("facts"), given.pop("like")
         kind: type[HeadPosterior] = FullPosterior if "factor" in given else KroneckerPosterior
         self._posterior = kind(**given)
-        self._draw_weights(like.dtype)
+        self._draw_head_weights(like.dtype)
 
-    def _draw_weights(self, dtype: torch.dtype) -> None:
+    def _draw_head_weights(self, dtype: torch.dtype) -> None:
         """Draw weights from the seed; the same on any device."""
         mean = self.posterior.mean
         rng = np.random.default_rng([int(self._facts[0]), DRAWS])
         noise = torch.from_numpy(rng.standard_normal((self.count, *mean.shape))).to(mean.device)
-        drawn = (mean + self.posterior.shifts(noise)).to(dtype)
+        drawn = (mean + self.posterior.transform_noise(noise)).to(dtype)
         has_bias = bool(self._facts[1])
         self._draws = (drawn[..., :-1], drawn[..., -1]) if has_bias else (drawn, None)
 
-    def _of_classes(self, mean: Tensor, rows: Tensor, weights: Tensor) -> HeadPosterior:
+    def _approximate_class_posterior(
+        self, mean: Tensor, rows: Tensor, weights: Tensor
+    ) -> HeadPosterior:
         probabilities = (rows @ mean.T).softmax(dim=1)
         structure = self._structure
         if structure == "auto":
@@ -202,13 +191,15 @@ class LaplaceMembers(Members):
             return FullPosterior(mean, torch.linalg.cholesky(hessian))
         if structure == "diagonal":
             curvature = weights[:, None] * probabilities * (1 - probabilities)
-            return self._fit_independent(mean, curvature.T @ rows.square())
+            return self._fit_diagonal_posterior(mean, curvature.T @ rows.square())
         # The left factor is summed over the items, the right one is their mean.
         scaled = weights[:, None] * probabilities
         left = torch.diag(scaled.sum(dim=0)) - scaled.T @ probabilities
-        return self._fit_kronecker(mean, left, rows.T @ (weights[:, None] * rows) / weights.sum())
+        return self._fit_kronecker_posterior(
+            mean, left, rows.T @ (weights[:, None] * rows) / weights.sum()
+        )
 
-    def _of_values(
+    def _approximate_value_posterior(
         self, mean: Tensor, rows: Tensor, weights: Tensor, targets: Tensor
     ) -> HeadPosterior:
         # The noise of every output, from the residuals of the training items.
@@ -219,14 +210,18 @@ class LaplaceMembers(Members):
         if not bool((noise > 0).all()):
             raise BadInput("the residuals of an output are all 0; give the noise of its targets")
         if self._structure == "diagonal":
-            return self._fit_independent(mean, torch.outer(1 / noise, weights @ rows.square()))
-        return self._fit_kronecker(mean, torch.diag(1 / noise), rows.T @ (weights[:, None] * rows))
+            return self._fit_diagonal_posterior(
+                mean, torch.outer(1 / noise, weights @ rows.square())
+            )
+        return self._fit_kronecker_posterior(
+            mean, torch.diag(1 / noise), rows.T @ (weights[:, None] * rows)
+        )
 
-    def _fit_independent(self, mean: Tensor, curvature: Tensor) -> HeadPosterior:
+    def _fit_diagonal_posterior(self, mean: Tensor, curvature: Tensor) -> HeadPosterior:
         rows, columns = (torch.eye(size, dtype=mean.dtype).to(mean) for size in mean.shape)
         return KroneckerPosterior(mean, 1 / (curvature + self._prior), rows, columns)
 
-    def _fit_kronecker(self, mean: Tensor, left: Tensor, right: Tensor) -> HeadPosterior:
+    def _fit_kronecker_posterior(self, mean: Tensor, left: Tensor, right: Tensor) -> HeadPosterior:
         """The posterior with precision ``left x right + prior``; both factors semi-definite."""
         ours, basis = torch.linalg.eigh(left)
         theirs, other = torch.linalg.eigh(right)

@@ -20,31 +20,14 @@ from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, ModuleWithState
 from labelwise.learners.network import call_module
-from labelwise.learners.saving import strip_prefix
+from labelwise.learners.saving import strip_tensor_prefix
 from labelwise.learners.training import LabelledItems
 
 State = Mapping[str, Tensor]
 
 
 class SnapshotMembers(Members):
-    """The network at the ends of its later epochs; `count` is known after training.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> import labelwise
-        >>> from labelwise.learners.torch_learner import TorchLearner
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> learner = TorchLearner(make, epochs=20, members=SnapshotMembers())
-        >>> report = learner.fit(inputs[:20], targets[:20], seed=0)
-        >>> votes = learner.represent(inputs, ["member_votes"])["member_votes"]
-        >>> votes.shape
-        (60, 10)
-        >>> len(labelwise.select("disagreement", 5, member_votes=votes, seed=0).ids)
-        5
-    """
+    """The network at the ends of its later epochs; `count` is known after training."""
 
     def __init__(self, *, last: int | None = None) -> None:
         """Keep this many ``last`` epochs instead of the later half, which bounds memory."""
@@ -62,7 +45,7 @@ class SnapshotMembers(Members):
 
     def begin(self, labelled: LabelledItems) -> None:
         """Discard the snapshots of the last training."""
-        self._keep_state({})
+        self._keep_snapshots({})
 
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
@@ -72,7 +55,7 @@ class SnapshotMembers(Members):
             raise BadInput(f"last is {self._last} but there are only {epochs} epochs")
         oldest = epoch // 2 if self._last is None else epoch - self._last
         state = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-        self._keep_state({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
+        self._keep_snapshots({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
 
     def snapshot(self) -> dict[int, State]:
         """The copies kept at this epoch; shared, since they never change."""
@@ -81,7 +64,7 @@ class SnapshotMembers(Members):
     def restore(self, snapshot: object) -> None:
         """Restore the copies kept at the best epoch."""
         assert isinstance(snapshot, dict)
-        self._keep_state(dict(snapshot))
+        self._keep_snapshots(dict(snapshot))
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs at the end of every kept epoch, ``(b, count, K)``."""
@@ -106,7 +89,7 @@ class SnapshotMembers(Members):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore all copies."""
         epochs = sorted({int(name.split(".")[0]) for name in tensors})
-        self._keep_state({epoch: strip_prefix(f"{epoch}.", tensors) for epoch in epochs})
+        self._keep_snapshots({epoch: strip_tensor_prefix(f"{epoch}.", tensors) for epoch in epochs})
 
-    def _keep_state(self, states: dict[int, State]) -> None:
+    def _keep_snapshots(self, states: dict[int, State]) -> None:
         self._states, self._near, self.count = states, {}, len(states)

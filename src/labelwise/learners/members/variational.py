@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
+from labelwise.learners.members.base import Members, TrainedModule, compute_head_outputs
 from labelwise.learners.training import LabelledItems, PenalizedLayer
 
 DRAWS = 5  # Random stream of the weights
@@ -43,7 +43,7 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
     the prior's, so weight decay pulls them towards the prior.
 
     >>> layer = VariationalLinear(nn.Linear(3, 2), start=1.0)
-    >>> mean, variance = layer.moments(torch.ones(1, 3))
+    >>> mean, variance = layer.compute_output_moments(torch.ones(1, 3))
     >>> variance.tolist()  # three weights and a bias, each of variance 1
     [[4.0, 4.0]]
     """
@@ -69,17 +69,17 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
         """One draw of every output, ``(b, K)``, in train mode; the means in eval mode."""
         if not self.training:
             return F.linear(inputs, self.weight, self.bias)
-        mean, variance = self.moments(inputs)
+        mean, variance = self.compute_output_moments(inputs)
         return mean + variance.clamp_min(SMALLEST_VARIANCE).sqrt() * torch.randn_like(mean)
 
-    def moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def compute_output_moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the outputs, ``(b, K)`` each."""
         mean = F.linear(inputs, self.weight, self.bias)
-        own = None if self.bias is None else self.scales()[1]
-        spread = self.scales()[0].square()
+        own = None if self.bias is None else self.compute_deviations()[1]
+        spread = self.compute_deviations()[0].square()
         return mean, F.linear(inputs.square(), spread, None if own is None else own.square())
 
-    def scales(self) -> tuple[Tensor, Tensor | None]:
+    def compute_deviations(self) -> tuple[Tensor, Tensor | None]:
         """Standard deviations of the weights ``(K, d)`` and of the biases ``(K,)``."""
         weight = self.prior_scale * self.weight_spread.exp()
         if self.bias_spread is None:
@@ -97,11 +97,11 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
         """The divergence, in the units of the loss."""
         return self.factor * self.divergence()
 
-    def draws(self, count: int, seed: int) -> tuple[Tensor, Tensor | None]:
+    def draw_weights(self, count: int, seed: int) -> tuple[Tensor, Tensor | None]:
         """Weights ``(count, K, d)`` and biases ``(count, K)``, the same on any device."""
         rng = np.random.default_rng([seed, DRAWS])
         drawn: list[Tensor | None] = []
-        for mean, scale in zip((self.weight, self.bias), self.scales(), strict=True):
+        for mean, scale in zip((self.weight, self.bias), self.compute_deviations(), strict=True):
             if scale is None:
                 drawn.append(None)
                 continue
@@ -116,22 +116,7 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
 
 
 class VariationalMembers(Members):
-    """Draws from a variational last layer.
-
-    Example:
-        >>> import numpy as np
-        >>> from torch import nn
-        >>> from labelwise.learners.torch_learner import TorchLearner
-        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-        >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> learner = TorchLearner(make, epochs=20, members=VariationalMembers(count=30))
-        >>> report = learner.fit(inputs, targets, seed=0)
-        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
-        (60, 30, 2)
-        >>> type(learner.head).__name__
-        'VariationalLinear'
-    """
+    """Draws from a variational last layer."""
 
     def __init__(
         self,
@@ -168,11 +153,10 @@ class VariationalMembers(Members):
             raise BadInput(
                 "the module is its own head and cannot be exchanged; make nn.Sequential(nn.Linear)"
             )
+        # The divergence in the units of the loss: those of the cross entropy need no factor.
+        factor = 1.0 if self._noise is None else 2 * self._noise / layer.out_features
         new = VariationalLinear(
-            layer,
-            prior_scale=self._prior_scale,
-            start=self._start,
-            factor=self._annealing_factor(layer),
+            layer, prior_scale=self._prior_scale, start=self._start, factor=factor
         )
         for parent in list(module.modules()):
             for name, child in list(parent._modules.items()):
@@ -196,8 +180,8 @@ class VariationalMembers(Members):
         if self._draws is None:
             layer = module.get_submodule(head)
             assert isinstance(layer, VariationalLinear)
-            self._draws = layer.draws(self.count, self._seed)
-        return outputs_of_heads(features, *self._draws)
+            self._draws = layer.draw_weights(self.count, self._seed)
+        return compute_head_outputs(features, *self._draws)
 
     def tensors(self) -> dict[str, Tensor]:
         """The seed; means and standard deviations are saved with the module."""
@@ -206,7 +190,3 @@ class VariationalMembers(Members):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the seed."""
         self._seed, self._draws = int(tensors["seed"]), None
-
-    def _annealing_factor(self, layer: nn.Linear) -> float:
-        """Factor that scales the divergence to the units of the loss; 1 for the cross entropy."""
-        return 1.0 if self._noise is None else 2 * self._noise / layer.out_features

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.learners.inputs import ItemSubset, TensorItems
-from labelwise.learners.preparation import hold_out, seed_torch
+from labelwise.learners.preparation import hold_out_items, seed_torch
 from labelwise.learners.settings import TrainingSettings, squared_error
 from labelwise.learners.training import LabelledItems, train
 
@@ -121,7 +121,7 @@ class DualHead:
         features, duals = features.detach(), duals.detach().to(features)
         weights = torch.ones_like(duals) if weights is None else weights.to(features)
         _check_duals(features, duals, weights)
-        self._scales = _compute_scales(features, duals, weights, self._recipe.smooth)
+        self._scales = _compute_dual_scales(features, duals, weights, self._recipe.smooth)
         if not bool((duals > 0).any()):
             warnings.warn(
                 "all dual variables are zero: no constraint was ever violated, so epsilon is too "
@@ -134,9 +134,9 @@ class DualHead:
         kept = (weights > 0).nonzero()[:, 0]
         features, duals, weights = features[kept], duals[kept], weights[kept]
         with seed_torch(seed, features.device), torch.enable_grad():
-            self._network = _build_head(features.shape[1], self._recipe).to(features)
-            epochs, held = self._train(features, duals, weights, seed)
-        return self._make_report(features, duals, weights, epochs, held)
+            self._network = _build_dual_head(features.shape[1], self._recipe).to(features)
+            epochs, held = self._train_dual_head(features, duals, weights, seed)
+        return self._make_dual_head_report(features, duals, weights, epochs, held)
 
     def __call__(self, features: Tensor) -> Tensor:
         """Predicted duals ``(b,)`` of features ``(b, d)``, in eval mode; gradients flow."""
@@ -144,7 +144,9 @@ class DualHead:
             raise BadInput("the dual head is not fitted yet; call fit first")
         if self._network is None:
             return (0 * features).sum(dim=1)
-        answer: Tensor = self._network(self._standardize(features))[:, 0] * self._scales["unit"]
+        answer: Tensor = (
+            self._network(self._standardize_features(features))[:, 0] * self._scales["unit"]
+        )
         return answer
 
     def tensors(self) -> dict[str, Tensor]:
@@ -170,25 +172,25 @@ class DualHead:
         own = {n.removeprefix("network."): v for n, v in tensors.items() if n.startswith("network")}
         if own:
             middle = head._scales["middle"]
-            head._network = _build_head(len(middle), head._recipe).to(middle).eval()
+            head._network = _build_dual_head(len(middle), head._recipe).to(middle).eval()
             head._network.load_state_dict(own)
         return head
 
-    def _standardize(self, features: Tensor) -> Tensor:
+    def _standardize_features(self, features: Tensor) -> Tensor:
         middle = self._scales["middle"]
         return (features.to(middle) - middle) / self._scales["width"]
 
-    def _train(
+    def _train_dual_head(
         self, features: Tensor, duals: Tensor, weights: Tensor, seed: int
     ) -> tuple[int, Ids]:
         """Train the network; return the number of epochs and the positions held out."""
         recipe = self._recipe
         assert self._network is not None
         targets = (duals / self._scales["unit"])[:, None]
-        items = TensorItems(self._standardize(features))
+        items = TensorItems(self._standardize_features(features))
         whole = LabelledItems(items, targets, weights / weights.mean())
         share = recipe.held_out if len(duals) >= FEWEST_TO_SPLIT else 0.0
-        labelled, held = hold_out(whole, False, share, "mse", seed)
+        labelled, held = hold_out_items(whole, False, share, "mse", seed)
         settings = TrainingSettings(
             loss=squared_error,
             optimizer="adamw",
@@ -207,7 +209,7 @@ class DualHead:
             positions = held.items.positions
         return outcome.epochs, positions
 
-    def _make_report(
+    def _make_dual_head_report(
         self, features: Tensor, duals: Tensor, weights: Tensor, epochs: int, held: Ids
     ) -> DualHeadReport:
         with torch.no_grad():
@@ -230,7 +232,7 @@ class DualHead:
         )
 
 
-def _compute_scales(
+def _compute_dual_scales(
     features: Tensor, duals: Tensor, weights: Tensor, smooth: bool
 ) -> dict[str, Tensor]:
     """Center and width of the features, ``(d,)`` each, and the unit of the duals."""
@@ -265,7 +267,7 @@ def _check_duals(features: Tensor, duals: Tensor, weights: Tensor) -> None:
         raise BadInput("features of labelled items must be finite; check the inputs")
 
 
-def _build_head(columns: int, recipe: DualHeadRecipe) -> nn.Module:
+def _build_dual_head(columns: int, recipe: DualHeadRecipe) -> nn.Module:
     """The network, ``(b, d)`` to ``(b, 1)``."""
     layers: list[nn.Module] = []
     for index, width in enumerate(recipe.hidden):

@@ -55,16 +55,16 @@ def generate_items(
         raise BadInput(f"steps must be 0 or more; got {steps}")
     if not step_size > 0:
         raise BadInput(f"step_size must be above 0; got {step_size}")
-    x = _as_tensor(learner, starts)
+    x = _convert_generation_starts(learner, starts)
     if box is not None:
-        _check_box(x, box)
-    norms = _per_item(torch.linalg.vector_norm(x.flatten(1), dim=1), x)
+        _check_generation_box(x, box)
+    norms = _broadcast_to_items(torch.linalg.vector_norm(x.flatten(1), dim=1), x)
     mean = norms.mean()
     lengths = step_size * torch.where(norms > 0, norms, mean if mean > 0 else 1.0)
     inputs, duals = [x], []
     with evaluation_mode(learner.module):
         for _ in range(steps):
-            predicted, direction = _ascend(learner, x)
+            predicted, direction = _ascend_predicted_duals(learner, x)
             x = x + lengths * direction
             if box is not None:
                 x = x.clamp(*box)
@@ -75,20 +75,20 @@ def generate_items(
     return GenerationPath(torch.stack(inputs).cpu().numpy(), torch.stack(duals).cpu().numpy())
 
 
-def _ascend(learner: PrimalDualLearner, x: Tensor) -> tuple[Tensor, Tensor]:
+def _ascend_predicted_duals(learner: PrimalDualLearner, x: Tensor) -> tuple[Tensor, Tensor]:
     """Predicted duals ``(n,)``, and their gradients of length 1, ``(n, ...)``; 0 where flat."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         predicted = learner.predicted_duals(leaf)
         (gradient,) = torch.autograd.grad(predicted.sum(), leaf)
     # Scale by the largest entry first: the square of a small gradient would underflow.
-    largest = _per_item(gradient.flatten(1).abs().amax(dim=1), x)
+    largest = _broadcast_to_items(gradient.flatten(1).abs().amax(dim=1), x)
     gradient = gradient / torch.where(largest > 0, largest, 1.0)
-    norms = _per_item(torch.linalg.vector_norm(gradient.flatten(1), dim=1), x)
+    norms = _broadcast_to_items(torch.linalg.vector_norm(gradient.flatten(1), dim=1), x)
     return predicted.detach(), gradient / torch.where(norms > 0, norms, 1.0)
 
 
-def _as_tensor(learner: PrimalDualLearner, starts: Array) -> Tensor:
+def _convert_generation_starts(learner: PrimalDualLearner, starts: Array) -> Tensor:
     module = learner.module
     items = as_items(starts)
     parameter = next(module.parameters())
@@ -101,7 +101,7 @@ def _as_tensor(learner: PrimalDualLearner, starts: Array) -> Tensor:
     return batch.clone()
 
 
-def _check_box(x: Tensor, box: tuple[float, float]) -> None:
+def _check_generation_box(x: Tensor, box: tuple[float, float]) -> None:
     low, high = box
     if not low < high:
         raise BadInput(f"box must be (smallest, largest); got {box}")
@@ -109,6 +109,6 @@ def _check_box(x: Tensor, box: tuple[float, float]) -> None:
         raise BadInput(f"starts reach from {float(x.min())} to {float(x.max())}, out of box {box}")
 
 
-def _per_item(values: Tensor, x: Tensor) -> Tensor:
+def _broadcast_to_items(values: Tensor, x: Tensor) -> Tensor:
     """``(n,)`` numbers in a shape that multiplies ``x``."""
     return values.reshape(-1, *[1] * (x.ndim - 1))

@@ -49,7 +49,12 @@ from labelwise.learners.network_reader import full_precision
 from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, DualHeadRecipe, DualHeadReport
 from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import LabelledItems, TrainingWatcher, checked_losses
+from labelwise.learners.training import (
+    LabelledItems,
+    TrainingWatcher,
+    apply_batch_loss,
+    compute_losses,
+)
 
 SLACK = 1.15  # Default epsilon relative to the unconstrained loss: the middle of [1.05, 1.25]
 FLOOR = 1e-3  # Smallest default epsilon relative to the loss at the start
@@ -112,7 +117,7 @@ class DualWatcher(TrainingWatcher):
         """``lambda l'`` if the constraints have a separate loss."""
         if self._ascent.loss is None:
             return None
-        losses = checked_losses(self._ascent.loss, outputs, targets)
+        losses = apply_batch_loss(self._ascent.loss, outputs, targets)
         self._before = losses.detach()
         return self.values[positions] * losses / self._scale
 
@@ -158,17 +163,12 @@ class DualWatcher(TrainingWatcher):
             self._scale = float((self._weights * (1 + self.values)).sum() / self._weights.sum())
 
 
-class UnconstrainedWatcher(TrainingWatcher):
-    """Records the mean loss at the start and at the end of an unconstrained training."""
+class FirstLossWatcher(TrainingWatcher):
+    """Records the mean loss of the first batch, before the first step."""
 
     def __init__(self, loss: Loss | None) -> None:
         self._loss = loss
         self.start: float | None = None
-        self.end = 0.0
-
-    def begin(self, labelled: LabelledItems) -> None:
-        """Store the weights."""
-        self._weights = labelled.weights
 
     def extra(self, positions: Tensor, outputs: Tensor, targets: Tensor) -> Tensor | None:
         """Add nothing; record a separate loss of the constraints."""
@@ -180,21 +180,6 @@ class UnconstrainedWatcher(TrainingWatcher):
         """Record the losses of the first batch."""
         if self.start is None:
             self.start = float(losses.mean())
-
-    def epoch_done(
-        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
-    ) -> None:
-        """Record the mean loss in eval mode."""
-        self.end = float((losses(self._loss) * self._weights).sum() / self._weights.sum())
-
-    def snapshot(self) -> float:
-        """The mean loss of this epoch."""
-        return self.end
-
-    def restore(self, snapshot: object) -> None:
-        """Restore the loss of the best epoch."""
-        assert isinstance(snapshot, float)
-        self.end = snapshot
 
 
 class PrimalDualLearner(TorchLearner):
@@ -286,7 +271,7 @@ class PrimalDualLearner(TorchLearner):
             _check_epsilon(self._given)
         self._recipe = replace(PAPER, lr=dual_lr) if dual_head == "paper" else dual_head
         self._dual_head = DualHead(self._recipe)
-        self._watcher: DualWatcher | UnconstrainedWatcher | None = None
+        self._watcher: DualWatcher | FirstLossWatcher | None = None
         self._duals, self._epsilon = np.empty(0), np.empty(0)
         self.unconstrained_loss: float | None = None
         self.head_report: DualHeadReport | None = None
@@ -294,13 +279,13 @@ class PrimalDualLearner(TorchLearner):
     @property
     def duals(self) -> Floats:
         """``(m,)`` the dual variables of the labelled items; NaN for those held out."""
-        self._get_state()
+        self._get_fitted_network()
         return self._duals
 
     @property
     def epsilon(self) -> Floats:
         """``(m,)`` the bounds that the labelled items were trained under."""
-        self._get_state()
+        self._get_fitted_network()
         return self._epsilon
 
     def fit(
@@ -311,10 +296,10 @@ class PrimalDualLearner(TorchLearner):
         The arguments are those of `TorchLearner.fit`; weights multiply the loss and the constraint.
         """
         items = as_items(inputs)
-        self._epsilon = self._compute_bounds(len(items))
+        self._epsilon = self._compute_constraint_bounds(len(items))
         seconds = 0.0
         if self._given is None:
-            seconds = self._measure_losses(items, targets, weights, seed)
+            seconds = self._measure_unconstrained_loss(items, targets, weights, seed)
         self._watcher = DualWatcher(
             self._epsilon,
             self._ascent,
@@ -329,7 +314,7 @@ class PrimalDualLearner(TorchLearner):
 
         The module must be in eval mode, as it is after `fit`.
         """
-        state = self._get_state()
+        state = self._get_fitted_network()
         _, features = call_with_features(state.module, state.head, batch)
         return self._dual_head(full_precision(features))
 
@@ -351,13 +336,13 @@ class PrimalDualLearner(TorchLearner):
         tensors, facts = saving.load_learner(Path(folder) / "dual_head", "DualHead")
         own = {
             name: value.to(self._device)
-            for name, value in saving.strip_prefix("head.", tensors).items()
+            for name, value in saving.strip_tensor_prefix("head.", tensors).items()
         }
         self._dual_head = DualHead.restore_state(own, facts["recipe"])
         self._duals, self._epsilon = tensors["duals"].numpy(), tensors["epsilon"].numpy()
         self.unconstrained_loss = self.head_report = None
 
-    def _compute_bounds(self, count: int) -> Floats:
+    def _compute_constraint_bounds(self, count: int) -> Floats:
         """The given bounds as ``(m,)``."""
         if self._given is None or self._given.ndim == 0:
             return np.full(count, np.nan if self._given is None else float(self._given))
@@ -368,25 +353,30 @@ class PrimalDualLearner(TorchLearner):
             )
         return self._given.copy()
 
-    def _measure_losses(
+    def _measure_unconstrained_loss(
         self, items: Items, targets: Array, weights: Array | None, seed: int
     ) -> float:
         """Set epsilon by a training without constraints; return its seconds."""
         before = self._fitted
         if before is not None and self._warm_start:  # train a copy: `fit` continues with the module
             self._fitted = replace(before, module=copy.deepcopy(before.module))
-        self._watcher = watcher = UnconstrainedWatcher(self._ascent.loss)
+        self._watcher = watcher = FirstLossWatcher(self._ascent.loss)
         try:
             report = super().fit(items, targets, weights, seed=seed)
+            trained = self._get_fitted_network()
+            assert trained.labelled is not None
+            loss = self._ascent.loss or self._settings.loss
+            losses = compute_losses(trained.module, trained.labelled, loss, self._device)
         finally:
             self._fitted = before
-        self.unconstrained_loss = watcher.end
-        self._epsilon[:] = max(SLACK * watcher.end, FLOOR * (watcher.start or 0.0))
+        own = trained.labelled.weights
+        self.unconstrained_loss = float((losses * own).sum() / own.sum())
+        self._epsilon[:] = max(SLACK * self.unconstrained_loss, FLOOR * (watcher.start or 0.0))
         return report.seconds
 
-    def _watchers(self) -> list[TrainingWatcher]:
+    def _list_watchers(self) -> list[TrainingWatcher]:
         assert self._watcher is not None
-        return [*super()._watchers(), self._watcher]
+        return [*super()._list_watchers(), self._watcher]
 
     def _after_training(self, labelled: LabelledItems, seed: int) -> None:
         if not isinstance(self._watcher, DualWatcher):
@@ -395,16 +385,16 @@ class PrimalDualLearner(TorchLearner):
         self._duals = np.full(len(self._epsilon), np.nan)
         self._duals[self._watcher.positions] = self._watcher.values.cpu().numpy()
         self._dual_head = DualHead(self._recipe)
-        features = full_precision(self._labelled_features(labelled))
+        features = full_precision(self._compute_labelled_features(labelled))
         self.head_report = self._dual_head.fit(
             features, self._watcher.values, labelled.weights, seed=seed
         )
 
-    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    def _represent_batch(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         if "duals" not in names:
-            return super()._rows(batch, names)
+            return super()._represent_batch(batch, names)
         others = [name for name in names if name != "duals"]
-        found = super()._rows(batch, list(dict.fromkeys([*others, "features"])))
+        found = super()._represent_batch(batch, list(dict.fromkeys([*others, "features"])))
         with torch.no_grad():
             found["duals"] = self._dual_head(full_precision(found["features"]))
         return {name: found[name] for name in names}
