@@ -138,11 +138,6 @@ class BenchmarkRun:
         return make_key(self.protocol, self.entrant, self.seed)
 
     @property
-    def has_picker(self) -> bool:
-        """Whether the strategy reads a network of its own."""
-        return self._picker is not None
-
-    @property
     def trains_again(self) -> bool:
         """Whether a recorded round must be trained again to continue from it."""
         return self._warm or self._repeats or (self._one_shot and self.round == 0)
@@ -311,7 +306,7 @@ def play_runs(
 ) -> Iterator[RoundResult]:
     """Play runs from round 0 on, training networks together; ``known`` lines are not returned."""
     lines = known or {}
-    for one, other in combinations([run for run in runs if run.has_picker], 2):
+    for one, other in combinations(runs, 2):
         other.share_picker(one)
     for number in range(runs[0].protocol.rounds + 1):
         recorded = {

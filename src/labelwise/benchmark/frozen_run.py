@@ -43,17 +43,18 @@ from labelwise.theory.coverage import imbalance_ratio
 SPLIT = 11
 """Random stream of a split."""
 
-MakeChooser = Callable[[Protocol, Entrant, LabelledPool, Callable[[], Predictor]], BatchChooser]
-"""Makes the picker of an entrant's batches for a pool and a function that makes heads."""
+MakeHead = Callable[[], Predictor]
+MakeBatchChooser = Callable[[Protocol, Entrant, LabelledPool, MakeHead], BatchChooser]
+"""Makes what chooses the batches of an entrant, for a pool and a function that makes heads."""
 
 MOST_TEST = 5_000
 """Largest number of test items that are drawn for a seed."""
 
 
-def make_chooser(
-    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: Callable[[], Predictor]
+def make_batch_chooser(
+    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: MakeHead
 ) -> BatchChooser:
-    """The picker of an entrant's batches."""
+    """What chooses the batches of an entrant."""
     if entrant.strategy != ORACLE:
         return StrategyChooser(entrant)
     settings = protocol.settings["oracle"]
@@ -67,12 +68,12 @@ def make_chooser(
     )
 
 
-def play_frozen(
+def run_frozen_experiment(
     protocol: Protocol,
     entrant: Entrant,
     seed: int,
     items: LabelledPool,
-    make_chooser: MakeChooser = make_chooser,
+    make_chooser: MakeBatchChooser = make_batch_chooser,
 ) -> Iterator[RoundResult]:
     """Buy batches of labels and measure the head after each.
 

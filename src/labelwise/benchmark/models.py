@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Array, Ids, to_numpy
+from labelwise.arrays import Array, to_numpy
 from labelwise.benchmark.batched import (
     BatchableLearner,
     BestEpoch,
@@ -64,10 +64,6 @@ EPSILON = {True: 0.2, False: 0.1}
 
 class ItemPool(Pool):
     """A pool of items on a device."""
-
-    def __init__(self, items: Items, ids: Ids) -> None:
-        """Hold items under their ids."""
-        super().__init__(items, ids)
 
     def take(self, keys: Keys) -> ItemSubset:
         """The given items, without a copy."""
@@ -139,10 +135,13 @@ class ModelSet:
         for (name, learner), pool, test in zip(
             self.learners.items(), self._pools, self._tests, strict=True
         ):
-            rows = [_compute_features(learner, items) for items in (pool, test)]
-            width, outputs = rows[0].shape[1], learner.head.out_features
-            pools.append(move_items(rows[0], device))
-            tests.append(move_items(rows[1], device))
+            near, far = (
+                np.asarray(to_numpy(learner.represent(items, ["features"])["features"]))
+                for items in (pool, test)
+            )
+            width, outputs = near.shape[1], learner.head.out_features
+            pools.append(move_items(near, device))
+            tests.append(move_items(far, device))
             kind = "frozen", width, outputs
             learners[name] = (
                 BatchableLearner(
@@ -174,7 +173,10 @@ def make_models(
     learners = {
         name: BatchableLearner(
             partial(make_network, name, split.shape, split.outputs),
-            kind=(_name_family(name), split.shape, split.outputs, protocol.name, protocol.scale),
+            kind=(
+                "variant" if name in VARIANTS else name,  # variants train as one batched model
+                *(split.shape, split.outputs, protocol.name, protocol.scale),
+            ),
             members=make_members(protocol, entrant, split),
             observer=BestEpoch(test, split.test_targets, device) if recorded else None,
             **options,
@@ -261,12 +263,3 @@ def network_seeds(seed: int, count: int) -> list[int]:
         for number in range(1, count)
     ]
     return [seed, *others]
-
-
-def _name_family(name: str) -> str:
-    """The same name for networks that train as one batched model."""
-    return "variant" if name in VARIANTS else name
-
-
-def _compute_features(learner: TorchLearner, items: Items) -> Arrays:
-    return np.asarray(to_numpy(learner.represent(items, ["features"])["features"]))

@@ -22,7 +22,6 @@ Diverse, Uncertain Gradient Lower Bounds", ICLR 2020 (win matrix). J. Demsar, "S
 Comparisons of Classifiers over Multiple Data Sets", JMLR, 2006 (ranks).
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -230,24 +229,6 @@ def t_test(differences: ArrayLike) -> float:
     if numbers.std(ddof=1) <= 1e-12 * np.abs(numbers).max():
         return 0.0 if numbers.mean() else 1.0
     return float(stats.ttest_1samp(numbers, 0.0).pvalue)
-
-
-def detectable_difference(differences: ArrayLike, *, comparisons: int = 1) -> float:
-    """Smallest mean difference that a paired t test at 5 % would have found with 80 % probability.
-
-    For ``n`` differences of deviation ``s``: ``(t(1 - 0.05 / 2 m) + t(0.8)) s / sqrt(n)``, with
-    ``m`` comparisons (the first step of Holm's method) and quantiles of ``n - 1`` degrees. Infinity
-    for fewer than 2 differences.
-
-    >>> round(detectable_difference([1.0, 2.0, 3.0, 2.0]), 2)
-    1.7
-    """
-    values = np.asarray(differences, dtype=np.float64)
-    if len(values) < 2:
-        return math.inf
-    quantile = stats.t(len(values) - 1).ppf
-    reach = quantile(1 - LEVEL / (2 * comparisons)) + quantile(0.8)
-    return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def correct_holm(p_values: ArrayLike) -> Floats:

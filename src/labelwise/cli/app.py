@@ -77,6 +77,34 @@ SkipBrokenOption = Annotated[
     bool, Option("--skip-broken", help="Leave out items that cannot be read.")
 ]
 HostOption = Annotated[str, Option("--host", help="Address to listen on.")]
+BatchOption = Annotated[
+    int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).", min=1)
+]
+StrategyOption = Annotated[
+    str | None, Option("--strategy", "-s", help="Selection strategy (default: the campaign's).")
+]
+StrategiesOption = Annotated[
+    str | None,
+    Option("--strategies", help="Strategies to compare (default: the usual ones).", metavar="A,B"),
+]
+SeedsOption = Annotated[int, Option("--seeds", help="Runs of each strategy.", min=1)]
+EncoderOption = Annotated[
+    str, Option("--encoder", help="Encoder; see labelwise encoders.", metavar="SPEC")
+]
+ClusterOption = Annotated[
+    str | None,
+    Option(
+        "--on",
+        help="Ray cluster: ray (started here), ray:HOST:PORT or ray://HOST:PORT.",
+        metavar="CLUSTER",
+    ),
+]
+PageOption = Annotated[Path, Option("--out", "-o", help="Page to write.")]
+PortOption = Annotated[int, Option("--port", help="Port; 0 for any free one.", min=0, max=65535)]
+TokenOption = Annotated[
+    str | None,
+    Option("--token", help="Token that callers need.", envvar="LABELWISE_TOKEN", show_envvar=True),
+]
 AllowHostOption = Annotated[
     list[str] | None,
     Option(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from labelwise.cli.app import (
+    BatchOption,
     CampaignOption,
     SeedOption,
     SpreadsheetOption,
+    StrategyOption,
     StrategyOptions,
     app,
     complete_commands,
@@ -36,12 +38,8 @@ COLUMNS = ("id", "item", "label", "rank", "weight", "why")
 @app.command("ask")
 def ask_for_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")],
-    strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="Selection strategy (default: the campaign's).")
-    ] = None,
-    batch: Annotated[
-        int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).")
-    ] = None,
+    strategy: StrategyOption = None,
+    batch: BatchOption = None,
     option: StrategyOptions = None,
     seed: SeedOption = None,
     guesses: Annotated[

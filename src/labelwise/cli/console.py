@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from labelwise.cli.app import complete_commands, name_items, quiet_mode
@@ -101,7 +102,7 @@ def print_listing(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for line in (head, *rows):
             print(*line, sep="\t")
         return
-    print_table(head[:-1], [(f"[bold]{row[0]}[/bold]", *row[1:-1]) for row in rows])
+    print_table(head[:-1], [(f"[bold]{row[0]}[/bold]", *map(escape, row[1:-1])) for row in rows])
 
 
 def print_columns(lines: Sequence[tuple[str, str]]) -> None:

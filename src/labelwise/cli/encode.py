@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, TextOption, app
+from labelwise.cli.app import (
+    DeviceOption,
+    EncoderOption,
+    IdColumnOption,
+    SkipBrokenOption,
+    TextOption,
+    app,
+)
 from labelwise.cli.console import print_limited, print_table, show_progress, split_names
 from labelwise.cli.files import check_output_file
 from labelwise.display import escape_text, format_count
@@ -40,9 +47,7 @@ def encode_items(
         Path, Argument(help="Folder of images, or table of texts.", metavar="DIR|FILE")
     ],
     out: Annotated[Path, Option("--out", "-o", help="File to write: .npy or .parquet.")],
-    encoder: Annotated[
-        str, Option(help="Encoder (see labelwise encoders).", metavar="SPEC")
-    ] = "auto",
+    encoder: EncoderOption = "auto",
     text: TextOption = None,
     id_column: IdColumnOption = None,
     batch_size: Annotated[

@@ -8,6 +8,7 @@ from typer import Option
 
 from labelwise.cli.app import (
     CampaignOption,
+    PageOption,
     SpreadsheetOption,
     app,
     complete_commands,
@@ -147,7 +148,7 @@ def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> No
 
 @app.command("report")
 def write_campaign_report(
-    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    out: PageOption = Path("report.html"),
     picks: Annotated[int, Option("--picks", help="Number of picks shown per batch.")] = 10,
     campaign: CampaignOption = None,
 ) -> None:

@@ -11,6 +11,8 @@ from labelwise.cli.app import (
     AllowHostOption,
     CampaignOption,
     HostOption,
+    PortOption,
+    TokenOption,
     app,
     complete_commands,
     open_project,
@@ -22,10 +24,8 @@ from labelwise.errors import require_extra
 def open_labelling_page(
     campaign: CampaignOption = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8600,
-    token: Annotated[
-        str | None, Option(help="Access token; required with --host.", envvar="LABELWISE_TOKEN")
-    ] = None,
+    port: PortOption = 8600,
+    token: TokenOption = None,
     allow_host: AllowHostOption = None,
     no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False,
     no_training: Annotated[

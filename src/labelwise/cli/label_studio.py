@@ -9,9 +9,13 @@ from typer import Argument, Option
 
 from labelwise.cli.app import (
     AllowHostOption,
+    BatchOption,
     CampaignOption,
     HostOption,
+    PortOption,
     SkipBrokenOption,
+    StrategyOption,
+    TokenOption,
     app,
     complete_commands,
     open_project,
@@ -42,13 +46,8 @@ def sync_with_label_studio(
     url: Annotated[str, Argument(help="Address of Label Studio.", metavar="URL")],
     project: Annotated[int, Option("--project", "-p", help="Number of the project.", min=1)],
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
-    strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="Selection strategy from now on.")
-    ] = None,
-    batch: Annotated[
-        int | None,
-        Option("--batch", "-b", help="Tasks per batch from now on (default: 50).", min=1),
-    ] = None,
+    strategy: StrategyOption = None,
+    batch: BatchOption = None,
     campaign: Annotated[
         Path | None,
         Option("--campaign", "-c", help="Campaign folder (default: label-studio-N.labelwise)."),
@@ -113,11 +112,8 @@ def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
 def serve_label_studio(
     campaign: CampaignOption = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 9090,
-    token: Annotated[
-        str | None,
-        Option(help="Token that callers need.", envvar="LABELWISE_TOKEN", show_envvar=True),
-    ] = None,
+    port: PortOption = 9090,
+    token: TokenOption = None,
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
     allow_host: AllowHostOption = None,
     connect: Annotated[

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from typer import Argument, Option
 
 from labelwise.cli.app import (
+    ClusterOption,
     IdColumnOption,
     IdFileOption,
     LabelledOption,
@@ -24,7 +22,7 @@ from labelwise.cli.app import (
     app,
     quiet_mode,
 )
-from labelwise.cli.console import show_progress
+from labelwise.cli.console import print_listing, show_progress
 from labelwise.cli.files import (
     check_inputs,
     check_output_file,
@@ -87,14 +85,7 @@ def select(
     labelled: LabelledOption = None,
     seed: Annotated[int, Option(help="Random seed.")] = 0,
     option: StrategyOptions = None,
-    on: Annotated[
-        str | None,
-        Option(
-            help="Ray cluster that reads the rows: ray (started here), ray:HOST:PORT or "
-            "ray://HOST:PORT.",
-            metavar="CLUSTER",
-        ),
-    ] = None,
+    on: ClusterOption = None,
     actors: Annotated[int | None, Option(help="Number of Ray processes.")] = None,
     device: Annotated[str | None, Option(help="Device to compute on, such as cuda.")] = None,
     memory: Annotated[
@@ -259,29 +250,24 @@ def list_strategies(
 ) -> None:
     """List the strategies: the input they need, whether they give weights, and their purpose.
 
-    In a pipe or a file, columns are separated by tabs.
+    In a pipe or a file, columns are separated by tabs; there, and with a name, the reference too.
     """
     from labelwise.strategies import get, strategies
 
     if name is not None:
         _print_strategy(get(name))
         return
-    console = Console()
-    found = strategies().values()
-    if not console.is_terminal:
-        print("name\tneeds\tweights\tgood for\treference")
-        for entry in found:
-            weights = "yes" if entry.weighted else "no"
-            needs = _format_needs(entry)
-            print(entry.name, needs, weights, entry.good_for, entry.reference, sep="\t")
-        return
-    table = Table("name", "needs", "weights", "good for, and reference", box=SIMPLE_HEAD)
-    for entry in found:
-        about = f"{escape(entry.good_for)}\n[dim]{escape(entry.reference)}[/dim]"
-        weights = "yes" if entry.weighted else ""
-        needs = _format_needs(entry).replace(", or ", "\nor ").replace(" + ", "\n+ ")
-        table.add_row(f"[bold]{entry.name}[/bold]", needs, weights, about)
-    console.print(table)
+    rows = [
+        (
+            entry.name,
+            _format_needs(entry),
+            "yes" if entry.weighted else "no",
+            entry.good_for,
+            entry.reference,
+        )
+        for entry in strategies().values()
+    ]
+    print_listing(("name", "needs", "weights", "good for", "reference"), rows)
 
 
 def _format_needs(strategy: Strategy) -> str:

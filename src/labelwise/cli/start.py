@@ -312,44 +312,31 @@ def change_settings(
 
 
 def _parse_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any]:
-    """Parse ``name=value`` texts by the types of the settings."""
-    from dataclasses import fields
-
-    types = {entry.name: str(entry.type) for entry in fields(settings)}
+    """Parse ``name=value`` texts; the settings check the types of the values."""
     found: dict[str, Any] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise BadInput(f"write a setting and its value as batch=20; got {text!r}")
-        name = name.strip()
         if name.startswith("options."):
             own = found.setdefault("options", dict(settings.options))
-            own[name.removeprefix("options.")] = _parse_plain(value)
+            own[name.removeprefix("options.")] = _parse_setting(value)
         else:
-            found[name] = _parse_setting(name, value.strip(), types.get(name, ""))
+            found[name] = _parse_setting(value)
+            if name == "classes" and found[name] is not None:
+                found[name] = split_names(value)
     return found
 
 
-def _parse_setting(name: str, text: str, kind: str) -> Any:
-    if text.lower() == "none" and "None" in kind:
-        return None
-    if name == "classes":
-        return split_names(text)
-    if "bool" in kind:
-        if text.lower() not in ("true", "false", "yes", "no"):
-            raise BadInput(f"{name} is true or false; got {text!r}")
-        return text.lower() in ("true", "yes")
-    return _parse_plain(text) if "int" in kind or "float" in kind else text
-
-
-def _parse_plain(text: str) -> Any:
+def _parse_setting(text: str) -> Any:
     """Parse a number, true, false or none; return other texts as they are."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    words = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+    return words.get(text.lower(), text)
 
 
 def _format_setting(value: Any) -> str:

@@ -1,1 +1,1 @@
-"""The demo: strategies compared on handwritten digits, and a labelling page for them."""
+"""The demo: strategies compared on handwritten digits."""

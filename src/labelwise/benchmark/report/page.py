@@ -6,7 +6,6 @@ also works on incomplete results: it pairs the existing runs and lists the missi
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -59,7 +58,7 @@ from labelwise.rounds.default_strategies import REPORTED
 
 def write_report(
     rounds: Iterable[RoundResult],
-    out: Path | str,
+    out: Path | str | None,
     *,
     baselines: Sequence[str] = REPORTED,
     up_to: int | None = None,
@@ -71,24 +70,25 @@ def write_report(
     """Write the report atomically; return the findings, one entry per experiment.
 
     ``up_to`` leaves out results with more labels; ``csv`` is a file for all numbers, ``figures`` a
-    folder for .svg and .png.
+    folder for .svg and .png. What is None is not written.
     """
     found = [
         analyse_experiment(entry, baselines) for entry in group_experiments(rounds, up_to=up_to)
     ]
     combined = combine_findings(found)
-    names = list(dict.fromkeys(entry.experiment.name for entry in found))
-    page = render_page(
-        "benchmark.html",
-        title=title or (names[0] if len(names) == 1 else f"{len(found)} experiments"),
-        commands=repeat_commands(found) if commands is None else commands,
-        sections=[_describe_section(entry) for entry in found],
-        combined=_describe_combined(found, combined) if len(found) > 1 else None,
-        light=css_variables(LIGHT),
-        dark=css_variables(DARK),
-    )
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, page)
+    if out is not None:
+        names = list(dict.fromkeys(entry.experiment.name for entry in found))
+        page = render_page(
+            "benchmark.html",
+            title=title or (names[0] if len(names) == 1 else f"{len(found)} experiments"),
+            commands=repeat_commands(found) if commands is None else commands,
+            sections=[_describe_section(entry) for entry in found],
+            combined=_describe_combined(found, combined) if len(found) > 1 else None,
+            light=css_variables(LIGHT),
+            dark=css_variables(DARK),
+        )
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, page)
     if csv is not None:
         write_csv(Path(csv), found)
     if figures is not None:
@@ -119,8 +119,8 @@ def repeat_commands(findings: Sequence[ExperimentFindings]) -> list[str]:
 
 def write_figures(
     folder: Path, findings: Sequence[ExperimentFindings], combined: CombinedFindings
-) -> list[Path]:
-    """Write the figures as .svg and .png files; returns their paths."""
+) -> None:
+    """Write the figures as .svg and .png files."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, Figure | None] = {}
     for entry in findings:
@@ -135,12 +135,10 @@ def write_figures(
                 drawn[f"{stem}_differences_{_clean_name(baseline)}"] = figure
     if combined.ranks is not None:
         drawn["critical_difference"] = draw_ranks(combined.ranks, LIGHT)
-    paths = []
     for name, drawing in drawn.items():
-        for suffix in (".svg", ".png") if drawing is not None else ():
-            paths.append(folder / f"{name}{suffix}")
-            drawing.savefig(paths[-1], dpi=200)  # type: ignore[union-attr]
-    return paths
+        if drawing is not None:
+            drawing.savefig(folder / f"{name}.svg")
+            drawing.savefig(folder / f"{name}.png", dpi=200)
 
 
 def _describe_combined(
@@ -260,7 +258,8 @@ def _describe_facts(experiment: ExperimentRuns, rounds: Sequence[RoundResult]) -
     ]
     times = sorted(entry.started for entry in rounds if entry.started)
     if times:
-        facts.append(f"Run from {_format_time(times[0])} to {_format_time(times[-1])}.")
+        first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
+        facts.append(f"Run from {first} to {last}.")
     validation = max(entry.validation_labels for entry in rounds)
     if validation:
         facts.append(f"Up to {validation:,} validation labels are used that the axes do not count.")
@@ -271,13 +270,6 @@ def _describe_facts(experiment: ExperimentRuns, rounds: Sequence[RoundResult]) -
     if len(rounds[0].values) > 1:
         facts.append(f"A measurement is the mean over {len(rounds[0].values)} models.")
     return facts
-
-
-def _format_time(text: str) -> str:
-    try:
-        return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return text
 
 
 def _describe_paper(findings: ExperimentFindings, quantities: Sequence[str]) -> list[str]:

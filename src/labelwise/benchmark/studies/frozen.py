@@ -24,7 +24,7 @@ from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.datasets.store import write_npz
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.encoders import encode
-from labelwise.benchmark.frozen_run import play_frozen
+from labelwise.benchmark.frozen_run import run_frozen_experiment
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
@@ -41,7 +41,7 @@ def study_frozen(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[RoundResult]:
     """Rounds of buying labels for a head on frozen features; heads do not use a device."""
-    return play_frozen(protocol, entrant, seed, load_items(protocol))
+    return run_frozen_experiment(protocol, entrant, seed, load_items(protocol))
 
 
 def load_items(protocol: Protocol) -> LabelledPool:

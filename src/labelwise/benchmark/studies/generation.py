@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from labelwise.arrays import HostArray, to_numpy
+from labelwise.arrays import to_numpy
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
 from labelwise.benchmark.models import make_picker, train_on_first
@@ -53,7 +53,9 @@ def generate_path(
     assert picker is not None  # the strategy reads duals
     places = split.find_positions(split.first)
     picker.fit(split.inputs[places], split.targets[places], seed=mix_seed(seed, 0, PICKING))
-    starts = _choose_starts(picker.represent(split.inputs, ["duals"])["duals"], places, protocol)
+    duals = to_numpy(picker.represent(split.inputs, ["duals"])["duals"])
+    order = np.argsort(duals, kind="stable")
+    starts = order[~np.isin(order, places)][: protocol.settings["starts"]]
     path = generate_items(
         picker,
         split.inputs[starts],
@@ -62,9 +64,3 @@ def generate_path(
         box=(float(split.inputs.min()), float(split.inputs.max())),
     )
     return path, plain
-
-
-def _choose_starts(duals: HostArray, labelled: HostArray, protocol: Protocol) -> HostArray:
-    """Positions of the unlabelled items of the smallest predicted duals."""
-    order = np.argsort(to_numpy(duals), kind="stable")
-    return order[~np.isin(order, labelled)][: protocol.settings["starts"]]

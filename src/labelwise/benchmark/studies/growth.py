@@ -31,7 +31,8 @@ def study_growth(
     ranks instead, which is an upper bound.
     """
     models = _iterate_features(protocol, seed, device)
-    yield from _add_models(entrant, (_compute_weights(own, _get_power(entrant)) for own in models))
+    p = float(entrant.options.get("p", 2))
+    yield from _add_models(entrant, (_compute_weights(own, p) for own in models))
 
 
 def study_encoder_growth(
@@ -41,10 +42,8 @@ def study_encoder_growth(
     settings = protocol.settings
     key = protocol.dataset.removesuffix(SUFFIX), tuple(settings["encoders"])
     order = np.random.default_rng([seed, ORDER]).permutation(len(load_encoded(protocol).ends))
-    weights = (
-        _weigh_encoder(*key, settings.get("components"), int(place), _get_power(entrant))
-        for place in order
-    )
+    rest = settings.get("components"), float(entrant.options.get("p", 2))
+    weights = (_weigh_encoder(*key, int(place), *rest) for place in order)
     yield from _add_models(entrant, weights)
 
 
@@ -61,7 +60,8 @@ def study_shared_items(
     :math:`I^t` those with the highest maximum over the ``k`` models.
     """
     features = _iterate_features(protocol, seed, device)
-    each = np.stack([_compute_weights(own, _get_power(entrant)) for own in features])
+    p = float(entrant.options.get("p", 2))
+    each = np.stack([_compute_weights(own, p) for own in features])
     for percent in protocol.settings["percents"]:
         yield percent, measure_sharing(each, percent)
 
@@ -89,11 +89,6 @@ def _add_models(entrant: Entrant, weights: Iterable[Floats]) -> Iterator[tuple[i
         yield count, bounded if entrant.options.get("curve") == "ranks" else float(largest.sum())
 
 
-def _get_power(entrant: Entrant) -> float:
-    """The ``p`` of the Lewis weights."""
-    return float(entrant.options.get("p", 2.0))
-
-
 def _compute_weights(features: Array, p: float) -> Floats:
     """The Lewis weights of all items by one model, ``(n,)``."""
     weights = leverage_scores(features) if p == 2 else lewis_weights(features, p)
@@ -102,7 +97,7 @@ def _compute_weights(features: Array, p: float) -> Floats:
 
 @lru_cache(maxsize=64)
 def _weigh_encoder(
-    dataset: str, encoders: tuple[str, ...], components: int | None, number: int, p: float
+    dataset: str, encoders: tuple[str, ...], number: int, components: int | None, p: float
 ) -> Floats:
     """The weights of all items by one encoder; seeds differ only in the order of the encoders."""
     data = combine_encoders(dataset, encoders, components)

@@ -75,22 +75,16 @@ def make_recovery_problem(
     if protocol.dataset == "heavy_tailed":
         features = rng.standard_t(2, size=(sizes["items"], sizes["columns"]))
     elif protocol.dataset == "one_hot":
-        features = np.eye(sizes["columns"])[
-            _assign_planted_groups(sizes["items"], sizes["columns"])
-        ]
+        # Group sizes decrease by `GROUP_RATIO`; every group has at least two items.
+        shares = GROUP_RATIO ** -np.arange(sizes["columns"])
+        counts = np.maximum(2, (sizes["items"] * shares / shares.sum()).astype(np.int64))
+        counts[0] += sizes["items"] - counts.sum()
+        features = np.repeat(np.eye(sizes["columns"]), counts, axis=0)
     else:
         return _make_trained_problem(protocol, seed, device)
     truth = rng.normal(size=(sizes["columns"], 1))
     values = features @ truth + rng.normal(size=(len(features), 1))
     return features, values, features.shape[1]
-
-
-def _assign_planted_groups(items: int, groups: int) -> Ids:
-    """Every item's group; sizes decrease by `GROUP_RATIO`; every group has at least two items."""
-    shares = GROUP_RATIO ** -np.arange(groups)
-    sizes = np.maximum(2, (items * shares / shares.sum()).astype(np.int64))
-    sizes[0] += items - sizes.sum()
-    return np.repeat(np.arange(groups), sizes)
 
 
 def _make_trained_problem(

@@ -1,4 +1,4 @@
-"""Tables of the frozen feature experiments, as Markdown.
+"""Tables of the frozen feature experiments, computed from their committed lines; see `update.py`.
 
 A learning curve is summarised by its means over the first, middle and last third of the rounds, and
 by the labels at which its mean over seeds reaches what random reaches with half and with all of its
@@ -7,16 +7,14 @@ strategies of an experiment; ``*`` marks p of at most 0.05
 with three seeds or more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from labelwise.benchmark.labelling_run import ORACLE
-from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
+from labelwise.benchmark.report.experiment import ExperimentRuns
 from labelwise.benchmark.report.findings import shared_seeds
-from labelwise.benchmark.results import read_results
 from labelwise.benchmark.statistics import (
     LEVEL,
     correct_holm,
@@ -59,11 +57,6 @@ class CurveSummary:
     gains: dict[str, PairedGain]  # over random and other strategies, whole curve
     first_gain: PairedGain | None  # over random, first third
     oracle_share: float  # gain over random as a share of the oracle's; nan without an oracle
-
-
-def read_frozen(paths: Iterable[Path | str]) -> list[ExperimentRuns]:
-    """The experiments of results files."""
-    return group_experiments(read_results(paths))
 
 
 def summarise_curves(

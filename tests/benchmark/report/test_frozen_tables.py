@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-
-from labelwise.benchmark.report.experiment import group_experiments
-from labelwise.benchmark.report.thirds import (
+from frozen_tables import (
     format_experiment,
     format_needed,
     format_oracle,
     format_overview,
     summarise_curves,
 )
+
+from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import t_test
 
