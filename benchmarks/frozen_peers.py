@@ -6,7 +6,7 @@ They see the rows scaled to length 1, as in their papers, and all classes for Pr
 import numpy as np
 
 from labelwise.benchmark.frozen_run import run_frozen_experiment
-from labelwise.benchmark.studies.frozen import load_items
+from labelwise.benchmark.studies.frozen import load_frozen_items
 from labelwise.selection.result import Selection
 
 
@@ -55,6 +55,6 @@ def play_peer(protocol, entrant, seed):
         protocol,
         entrant,
         seed,
-        load_items(protocol),
+        load_frozen_items(protocol),
         make_chooser=lambda *given: PeerChooser(make, given[2]),
     )

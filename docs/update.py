@@ -26,7 +26,7 @@ from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.results import read_results
 from labelwise.campaign import Project
 from labelwise.learner import REPRESENTATIONS
-from labelwise.simulate.savings import compute_savings, format_interval
+from labelwise.simulate.savings import compute_savings, format_saving_interval
 from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -171,7 +171,7 @@ def _savings() -> str:
         for budget in (most // 2, most):
             (found,) = compute_savings([one for one in rounds if one.labels <= budget])
             needed, share = found.cells
-            saved = f"{share} ({format_interval(found.saved)})"
+            saved = f"{share} ({format_saving_interval(found.saved)})"
             lines.append(f"| {title} | {found.baseline:,.0f} | **{needed}** | {saved} |")
         begun = {one.strategy: [] for one in rounds}
         for one in rounds:

@@ -5,8 +5,8 @@ import pytest
 
 from labelwise.benchmark import encoders
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.encoders import _count_words, choose_rows, encode
-from labelwise.encoders import encode as encode_items
+from labelwise.benchmark.encoders import _fit_tfidf_encoder, choose_encoded_rows, encode
+from labelwise.encoders import encode_dataset_items as encode_items
 from labelwise.encoders.registry import BuiltInEncoder
 from labelwise.errors import BadInput
 from tests.benchmark.toy_encoders import NAMES
@@ -33,15 +33,15 @@ def test_features_belong_to_the_rows_that_are_given_with_them():
 
 
 def test_a_part_of_a_sorted_data_set_has_all_classes():
-    rows = choose_rows(1000, 200)
+    rows = choose_encoded_rows(1000, 200)
     assert len(set(rows.tolist())) == 200 and (np.diff(rows) > 0).all()
     sorted_classes = np.arange(1000) // 100
     assert np.bincount(sorted_classes[rows]).min() >= 8
 
 
 def test_more_items_include_the_fewer():
-    assert set(choose_rows(500, 50)) < set(choose_rows(500, 80))
-    assert choose_rows(30, 100).tolist() == list(range(30))
+    assert set(choose_encoded_rows(500, 50)) < set(choose_encoded_rows(500, 80))
+    assert choose_encoded_rows(30, 100).tolist() == list(range(30))
 
 
 def test_the_second_time_nothing_is_computed(folder):
@@ -78,7 +78,7 @@ def test_items_of_another_kind_are_refused(name, dataset):
 
 @pytest.mark.parametrize("letters", [False, True])
 def test_texts_with_common_words_are_near(letters):
-    call = _count_words(np.array(TEXTS * 3, object), 3, letters=letters)
+    call = _fit_tfidf_encoder(np.array(TEXTS * 3, object), 3, letters=letters)
     found = call(np.array(["cat dog sat", "dog cat", "planets moons"], object))
     assert found.shape == (3, 3) and found.dtype == np.float32
     near, far = (float(found[0] @ found[other]) for other in (1, 2))

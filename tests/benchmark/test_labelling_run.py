@@ -7,8 +7,8 @@ from labelwise.benchmark.labelling_run import (
     LabelledPool,
     OracleChooser,
     StrategyChooser,
-    buy_labels,
-    measure_head,
+    buy_label_batches,
+    measure_labelling_head,
 )
 from labelwise.benchmark.protocol import Entrant
 from labelwise.learners.linear_probe import LinearProbe
@@ -31,7 +31,7 @@ def make_probe():
 
 def buy(pool, name, seed=0, **options):
     return list(
-        buy_labels(
+        buy_label_batches(
             pool,
             make_probe,
             StrategyChooser(Entrant(name)),
@@ -73,7 +73,7 @@ def test_weights_reach_the_training_only_on_request(pool):
     for weighted in (False, True):
         given = []
         chooser = StrategyChooser(Entrant("lewis"))
-        (step,) = buy_labels(
+        (step,) = buy_label_batches(
             pool,
             lambda: RecordingProbe(classes=3),
             chooser,
@@ -105,13 +105,13 @@ def test_the_oracle_takes_the_proposal_that_measures_best(pool):
 
 def test_measures_of_classes_follow_their_definitions():
     targets, predicted = np.array([0, 0, 0, 1, 3]), np.array([0, 0, 1, 1, 0])
-    found = measure_head(predicted, targets, regression=False)
+    found = measure_labelling_head(predicted, targets, regression=False)
     assert found["accuracy"] == pytest.approx(3 / 5)
     assert found["macro_accuracy"] == pytest.approx((2 / 3 + 1 + 0) / 3)  # class 2 does not occur
 
 
 def test_measures_of_values_follow_their_definitions():
     errors = np.arange(101.0)
-    found = measure_head(errors, np.zeros(101), regression=True)
+    found = measure_labelling_head(errors, np.zeros(101), regression=True)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
     assert (found["mae"], found["error_95"], found["error_max"]) == (50, 95, 100)

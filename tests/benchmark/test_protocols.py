@@ -1,4 +1,4 @@
-"""The experiments as data: what the papers say, what is reduced, and how data are divided."""
+"""The read_experiments as data: what the papers say, what is reduced, and how data are divided."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from labelwise.benchmark.datasets import CATALOGUE
 from labelwise.benchmark.networks import FAMILY, NETWORKS, make_network
 from labelwise.benchmark.protocol import SCALES, Entrant, change_protocol
 from labelwise.benchmark.protocols import experiments, get
-from labelwise.benchmark.splits import check_data, split_dataset
+from labelwise.benchmark.splits import check_protocol_data, split_dataset
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, UnknownName
-from labelwise.strategies import get as get_strategy
+from labelwise.strategies import get_experiment as get_strategy
 
 NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 sparse-table3-time
     sparse-fig4-ablation dynamics-table2 dynamics-table3 dynamics-table4 dynamics-table5
@@ -145,10 +145,10 @@ def test_a_seed_decides_the_division_and_nothing_else_does():
 
 
 def test_images_are_standardised_by_the_training_items():
-    data = splits.load_standardized("digits")
+    data = splits.load_standardized_dataset("digits")
     assert abs(data.inputs.mean()) < 1e-5 and abs(data.inputs.std() - 1) < 1e-5
     assert data.inputs.dtype == np.float32 and data.targets.dtype == np.int64
-    table = splits.load_standardized("diabetes")
+    table = splits.load_standardized_dataset("diabetes")
     np.testing.assert_allclose(table.inputs.std(axis=0), 1, atol=1e-4)
     np.testing.assert_allclose(table.targets.std(axis=0), 1, atol=1e-4)
 
@@ -163,17 +163,17 @@ def test_copies_have_ids_of_their_own_and_the_same_content():
 
 def test_data_that_do_not_suit_are_refused_before_the_work():
     with pytest.raises(BadInput, match="measures accuracy; diabetes is a regression"):
-        check_data(TINY.on("diabetes"))
+        check_protocol_data(TINY.on("diabetes"))
     with pytest.raises(BadInput, match=r"buys 18000 labels, and digits leaves a pool of 437"):
-        check_data(get("sparse-table2-cifar10").on("digits"))
+        check_protocol_data(get("sparse-table2-cifar10").on("digits"))
     with pytest.raises(BadInput, match="newsgroups has texts"):
-        check_data(TINY.on("newsgroups"))
+        check_protocol_data(TINY.on("newsgroups"))
 
 
 def test_a_data_set_that_is_not_at_hand_is_an_error_that_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("LABELWISE_DATA", str(tmp_path))
     with pytest.raises(BadInput, match="run labelwise data fetch mnist"):
-        check_data(get("sparse-table2-mnist"))
+        check_protocol_data(get("sparse-table2-mnist"))
 
 
 def test_the_ablation_has_both_terms_in_balance_and_as_printed():
@@ -186,5 +186,5 @@ def test_the_ablation_has_both_terms_in_balance_and_as_printed():
 def test_columns_in_small_units_are_standardised():
     rows = np.random.default_rng(0).normal(2e-9, 1e-9, size=(300, 1)) * np.ones((1, 2))
     rows[:, 1] = 7.0
-    found = splits._fit_scale(rows)(rows)
+    found = splits._fit_input_scale(rows)(rows)
     assert found[:, 0].std() == pytest.approx(1, rel=1e-4) and (found[:, 1] == 0).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from labelwise.benchmark.frozen_run import draw_pool
+from labelwise.benchmark.frozen_run import draw_frozen_pool
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.demo.page import render_demo_page
 from labelwise.demo.runs import list_demo_strategies, make_demo_plan, run_demo
@@ -51,7 +51,7 @@ def test_what_is_bought_was_not_held_out(lines):
     images, digits = load_digits(return_X_y=True)
     everything = LabelledPool(np.arange(1797), images, digits, images[:0], digits[:0], 10)
     for seed in range(2):
-        pool = draw_pool(PLAN, seed, everything)
+        pool = draw_frozen_pool(PLAN, seed, everything)
         bought = [row for line in lines if line.seed == seed for row in line.picks]
         assert np.isin(bought, pool.ids).all() and len(pool.test_targets) == PLAN.test == 599
 

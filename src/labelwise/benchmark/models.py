@@ -29,19 +29,19 @@ from labelwise.benchmark.batched import (
     BestEpoch,
     LastLayerLearner,
     TrainingTask,
-    fit_together,
+    fit_batched_tasks,
 )
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.devices import Device, move_items
+from labelwise.benchmark.devices import Device, move_items_to_device
 from labelwise.benchmark.networks import (
     AUGMENTATIONS,
     VARIANTS,
-    make_linear,
+    make_linear_network,
     make_network,
     make_relu_head,
 )
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
-from labelwise.benchmark.splits import DataSplit, move_split
+from labelwise.benchmark.splits import DataSplit, move_split_to_device
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 from labelwise.learners.committee import Committee
@@ -98,7 +98,7 @@ class ModelSet:
         self, positions: NDArray[np.intp], targets: Array, weights: Array, seed: int
     ) -> list[TrainingTask]:
         """One training per network, on the items at ``positions`` of the pool."""
-        seeds = network_seeds(seed, len(self.learners))
+        seeds = draw_network_seeds(seed, len(self.learners))
         return [
             TrainingTask(learner, ItemSubset(pool, positions), targets, weights, own)
             for learner, pool, own in zip(self.learners.values(), self._pools, seeds, strict=True)
@@ -140,8 +140,8 @@ class ModelSet:
                 for items in (pool, test)
             )
             width, outputs = near.shape[1], learner.head.out_features
-            pools.append(move_items(near, device))
-            tests.append(move_items(far, device))
+            pools.append(move_items_to_device(near, device))
+            tests.append(move_items_to_device(far, device))
             kind = "frozen", width, outputs
             learners[name] = (
                 BatchableLearner(
@@ -153,13 +153,16 @@ class ModelSet:
                 )
                 if "optimizer" in options
                 else LastLayerLearner(
-                    partial(make_linear, width, outputs), kind=kind, device=device, **options
+                    partial(make_linear_network, width, outputs),
+                    kind=kind,
+                    device=device,
+                    **options,
                 )
             )
         return ModelSet(learners, pools, tests)
 
 
-def make_models(
+def make_benchmark_networks(
     protocol: Protocol,
     entrant: Entrant,
     split: DataSplit,
@@ -168,7 +171,7 @@ def make_models(
 ) -> ModelSet:
     """The untrained networks of a run."""
     options = make_learner_options(protocol, split, device)
-    pool, test = items or move_split(split, device)
+    pool, test = items or move_split_to_device(split, device)
     recorded = protocol.settings.get("best_epoch", False)
     learners = {
         name: BatchableLearner(
@@ -177,7 +180,7 @@ def make_models(
                 "variant" if name in VARIANTS else name,  # variants train as one batched model
                 *(split.shape, split.outputs, protocol.name, protocol.scale),
             ),
-            members=make_members(protocol, entrant, split),
+            members=make_network_members(protocol, entrant, split),
             observer=BestEpoch(test, split.test_targets, device) if recorded else None,
             **options,
         )
@@ -186,18 +189,18 @@ def make_models(
     return ModelSet(learners, [pool] * len(learners), [test] * len(learners))
 
 
-def train_on_first(
+def train_on_first_labels(
     protocol: Protocol, split: DataSplit, device: Device, seed: int, targets: Array = None
 ) -> ModelSet:
     """The networks of a study, trained on the first labels; ``targets`` are those of the pool."""
-    models = make_models(protocol, Entrant(BASELINE), split, device)
+    models = make_benchmark_networks(protocol, Entrant(BASELINE), split, device)
     places = split.find_positions(split.first)
     values = split.targets if targets is None else targets
-    fit_together(models.make_tasks(places, values[places], None, seed))
+    fit_batched_tasks(models.make_tasks(places, values[places], None, seed))
     return models
 
 
-def make_picker(
+def make_picker_network(
     protocol: Protocol, entrant: Entrant, split: DataSplit, device: Device
 ) -> PrimalDualLearner | None:
     """The network that a strategy reads instead of the measured one, or None."""
@@ -218,7 +221,7 @@ def make_picker(
     return PrimalDualLearner(make, **options, **own)
 
 
-def make_members(
+def make_network_members(
     protocol: Protocol, entrant: Entrant, split: DataSplit, models: int | None = None
 ) -> Members | None:
     """The members of a network in an experiment, or None."""
@@ -252,10 +255,10 @@ def make_learner_options(protocol: Protocol, split: DataSplit, device: Device) -
     return {"device": device, "represent_batch_size": batch, **options}
 
 
-def network_seeds(seed: int, count: int) -> list[int]:
+def draw_network_seeds(seed: int, count: int) -> list[int]:
     """The seeds of several networks; the first is the seed itself.
 
-    >>> network_seeds(5, 1)
+    >>> draw_network_seeds(5, 1)
     [5]
     """
     others = [

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import joblib
 from joblib.externals import loky
 
-from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
-from labelwise.benchmark.devices import find_device, use_one_thread
-from labelwise.benchmark.lines import make_key
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_benchmark_runs
+from labelwise.benchmark.devices import find_benchmark_device, use_one_torch_thread
+from labelwise.benchmark.lines import make_run_key
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
-from labelwise.benchmark.splits import SplitCache, check_data
+from labelwise.benchmark.splits import SplitCache, check_protocol_data
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
 from labelwise.pool.blocks import Progress
@@ -50,14 +50,16 @@ class BenchmarkJob:
     @property
     def key(self) -> RunKey:
         """Identifies the run in a results file."""
-        return make_key(self.protocol, self.entrant, self.seed)
+        return make_run_key(self.protocol, self.entrant, self.seed)
 
     def iterate_lines(
         self, splits: SplitCache, known: Sequence[RoundResult]
     ) -> Iterator[RoundResult]:
         """The lines that are not recorded yet."""
         if self.protocol.study is None:
-            yield from play_runs([BenchmarkRun(splits, self.entrant, self.seed)], {self.key: known})
+            yield from play_benchmark_runs(
+                [BenchmarkRun(splits, self.entrant, self.seed)], {self.key: known}
+            )
             return
         study = STUDIES[self.protocol.study].lines
         for line in study(self.protocol, self.entrant, self.seed, splits.device):
@@ -72,7 +74,7 @@ class JobFailure(NamedTuple):
     error: LabelwiseError
 
 
-def play_jobs(
+def play_benchmark_jobs(
     jobs: Sequence[BenchmarkJob],
     known: KnownLines,
     device: str,
@@ -83,10 +85,12 @@ def play_jobs(
     if not jobs:
         return
     if on is None:
-        where = find_device(device)
+        where = find_benchmark_device(device)
         if where.type == "cuda" and jobs[0].protocol.study is None:
             splits = SplitCache(jobs[0].protocol, where, keep=len({job.seed for job in jobs}))
-            yield from play_runs([BenchmarkRun(splits, j.entrant, j.seed) for j in jobs], known)
+            yield from play_benchmark_runs(
+                [BenchmarkRun(splits, j.entrant, j.seed) for j in jobs], known
+            )
             return
         device, workers = str(where), workers or joblib.cpu_count()
     else:
@@ -94,16 +98,16 @@ def play_jobs(
     count = workers and min(workers, len(jobs))
     if on is None and count == 1:
         for job in jobs:
-            while isinstance(line := _play_next_line(job, known[job.key], device), RoundResult):
+            while isinstance(line := _play_next_round(job, known[job.key], device), RoundResult):
                 yield line
             if line is not None:
                 yield JobFailure(job, line)
     else:
-        with _open_processes(count, device, on) as processes:
-            yield from _distribute_jobs(jobs, known, device, processes)
+        with _open_benchmark_processes(count, device, on) as processes:
+            yield from _distribute_benchmark_jobs(jobs, known, device, processes)
 
 
-def _distribute_jobs(
+def _distribute_benchmark_jobs(
     jobs: Sequence[BenchmarkJob], known: KnownLines, device: str, processes: Sequence[Any]
 ) -> Iterator[RoundResult | JobFailure]:
     """Play runs one after the other in each of several processes."""
@@ -111,7 +115,7 @@ def _distribute_jobs(
     running: dict[Future[RoundResult | LabelwiseError | None], tuple[BenchmarkJob, Any]] = {}
 
     def send(job: BenchmarkJob, process: Any) -> None:
-        running[process.submit(_play_in_process, job, known[job.key], device)] = job, process
+        running[process.submit(_play_round_in_process, job, known[job.key], device)] = job, process
 
     for process in processes[: len(jobs)]:
         send(waiting.popleft(), process)
@@ -130,7 +134,9 @@ def _distribute_jobs(
 
 
 @contextmanager
-def _open_processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
+def _open_benchmark_processes(
+    count: int | None, device: str, on: str | None
+) -> Iterator[list[Any]]:
     """Processes with a ``submit`` method, on this machine or on a cluster."""
     if on is not None:
         from labelwise.pool.ray.shards import ray_processes
@@ -147,11 +153,11 @@ def _open_processes(count: int | None, device: str, on: str | None) -> Iterator[
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _play_in_process(
+def _play_round_in_process(
     job: BenchmarkJob, lines: Sequence[RoundResult], device: str
 ) -> RoundResult | LabelwiseError | None:
-    use_one_thread()
-    return _play_next_line(job, lines, device)
+    use_one_torch_thread()
+    return _play_next_round(job, lines, device)
 
 
 _current: dict[str, Any] = {}
@@ -159,7 +165,7 @@ _current: dict[str, Any] = {}
 the next run of the same seed reuses."""
 
 
-def _play_next_line(
+def _play_next_round(
     job: BenchmarkJob, lines: Sequence[RoundResult], device: str
 ) -> RoundResult | LabelwiseError | None:
     """The next line of a run, its error, or None if it is complete; continues the current run."""
@@ -169,7 +175,9 @@ def _play_next_line(
             _current["rest"] = None  # free the memory of the previous run first
             splits = _current.get("splits")
             if splits is None or splits.protocol != job.protocol or str(splits.device) != device:
-                splits = _current["splits"] = SplitCache(job.protocol, find_device(device))
+                splits = _current["splits"] = SplitCache(
+                    job.protocol, find_benchmark_device(device)
+                )
             _current["rest"] = job.iterate_lines(splits, lines)
         _current["position"] = None  # an error leaves nothing to continue
         line: RoundResult | None = next(_current["rest"], None)
@@ -210,16 +218,16 @@ def run_experiment(
     """
     entrants = protocol.choose_entrants(strategies)
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    _check_request(protocol, entrants, chosen, workers)
+    _check_experiment_request(protocol, entrants, chosen, workers)
     jobs = [BenchmarkJob(protocol, entrant, seed) for seed in chosen for entrant in entrants]
-    known = read_known_lines(protocol, path, jobs)
+    known = read_known_rounds(protocol, path, jobs)
     study = STUDIES[protocol.study] if protocol.study else None
     rounds = study.count_rounds(protocol) if study else protocol.rounds + 1
     open_jobs = [job for job in jobs if len(known[job.key]) < rounds]
     done, failures = sum(map(len, known.values())), []
     report = progress or (lambda stage, done, total: None)
     report("rounds", done, rounds * len(jobs))
-    for line in play_jobs(open_jobs, known, device, workers, on):
+    for line in play_benchmark_jobs(open_jobs, known, device, workers, on):
         if isinstance(line, JobFailure):
             failures.append(line)
             continue
@@ -240,7 +248,7 @@ def run_experiment(
     return [line for job in jobs for line in known[job.key]]
 
 
-def read_known_lines(
+def read_known_rounds(
     protocol: Protocol, path: str | Path, jobs: Sequence[BenchmarkJob]
 ) -> dict[RunKey, list[RoundResult]]:
     """The recorded lines of runs by round, checked against the protocol."""
@@ -268,14 +276,14 @@ def read_known_lines(
     return found
 
 
-def _check_request(
+def _check_experiment_request(
     protocol: Protocol,
     entrants: Sequence[Entrant],
     seeds: Sequence[int],
     workers: int | None,
 ) -> None:
     """Reject requests that would fail later."""
-    check_data(protocol)
+    check_protocol_data(protocol)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         given = ", ".join(map(str, seeds)) or "none"
         raise BadInput(f"seeds must be one or more different numbers from 0; got {given}")

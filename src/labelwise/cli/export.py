@@ -11,7 +11,7 @@ from labelwise.cli.app import (
     PageOption,
     SpreadsheetOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
 )
 from labelwise.cli.console import warn_about_formulas
@@ -75,7 +75,7 @@ def export_labels(
             raise BadInput(
                 "--format is a file of its own; leave out --votes, --predictions and --spreadsheet"
             )
-        _write_exchange(out, form, open_project(campaign))
+        _write_exchange_file(out, form, open_project(campaign))
         return
 
     if predictions:
@@ -115,13 +115,13 @@ def export_labels(
     files.restore_keys(rows, project.items)
     formulas = files.write_table(out, files.COLUMNS, rows, spreadsheet=spreadsheet)
     disputed = len(ledger.disagreements())
-    command = complete_commands("labelwise record disagreements")
+    command = complete_command_hints("labelwise record disagreements")
     note = f"; {format_count(disputed, 'disputed item')} left out: {command}"
     print(f"{format_count(len(rows), 'label')} written to {out}{note if disputed else ''}")
     warn_about_formulas(out, formulas)
 
 
-def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> None:
+def _write_exchange_file(out: Path, form: "ExchangeFormat", project: "Project") -> None:
     """Write labels and open picks of images for another tool."""
     from labelwise.campaign.exchange import ImageLabel, write_image_labels
 

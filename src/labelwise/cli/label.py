@@ -14,7 +14,7 @@ from labelwise.cli.app import (
     PortOption,
     TokenOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
 )
 from labelwise.errors import require_extra
@@ -67,7 +67,7 @@ def open_labelling_page(
             ready=announce,
         )
     words = "labelwise label continues from here; labelwise status shows the progress."
-    print(f"Stopped. {complete_commands(words)}")
+    print(f"Stopped. {complete_command_hints(words)}")
 
 
 def _open_browser(address: str) -> None:

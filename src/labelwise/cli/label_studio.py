@@ -17,7 +17,7 @@ from labelwise.cli.app import (
     StrategyOption,
     TokenOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
     set_campaign_folder,
 )
@@ -77,12 +77,12 @@ def sync_with_label_studio(
     where = f"project {project} of {client.url}"
     print(f"{escape_text(result.title, 60)} ({result.kind}, {where}) in {result.home}")
     set_campaign_folder(result.home)
-    print_columns(_format_result(result))
+    print_columns(_format_sync_result(result))
     if result.failure is not None:
         raise result.failure
 
 
-def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
+def _format_sync_result(result: "SyncResult") -> list[tuple[str, str]]:
     from labelwise.campaign.evaluation import ModelEvaluation
 
     lines = []
@@ -103,7 +103,7 @@ def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
         lines.append(("order", f"{count} to label, {how} ({result.version})"))
         lines.append(("next", "label in Label Studio (Label All Tasks), then sync again"))
     else:
-        commands = complete_commands("labelwise status, labelwise export --out labels.csv")
+        commands = complete_command_hints("labelwise status, labelwise export --out labels.csv")
         lines.append(("next", f"nothing is left to label: {commands}"))
     return lines if result.changed else [*lines, ("", "nothing new")]
 
@@ -159,4 +159,4 @@ def serve_label_studio(
             on_ready=announce,
             on_connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
-    print(complete_commands("Stopped. labelwise label-studio serve continues from here."))
+    print(complete_command_hints("Stopped. labelwise label-studio serve continues from here."))

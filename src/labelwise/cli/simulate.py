@@ -92,8 +92,8 @@ def run_simulation(
     """
     set_results_file(results)
     with require_extra("simulations need scikit-learn and matplotlib", "demo"):
-        from labelwise.benchmark.report.page import write_report
-        from labelwise.simulate import make_plan, run_plan
+        from labelwise.benchmark.report.page import write_results_report
+        from labelwise.simulate import make_simulation_plan, run_simulation_plan
         from labelwise.simulate.own_data import read_own_data
         from labelwise.simulate.savings import compute_savings
     if out.suffix.lower() not in (".html", ".htm"):
@@ -108,7 +108,7 @@ def run_simulation(
         regression=regression,
         drop_unlabelled=drop_unlabelled,
     )
-    plan = make_plan(
+    plan = make_simulation_plan(
         own,
         strategies=split_names(strategies) or None,
         batch=batch,
@@ -120,7 +120,7 @@ def run_simulation(
     )
     _print_simulation_plan(own, plan, seeds)
     with show_progress(lines_after=0) as progress, Tracker(track) as tracker:
-        lines = run_plan(
+        lines = run_simulation_plan(
             own,
             plan,
             results,
@@ -130,16 +130,16 @@ def run_simulation(
             on_round=lambda line: line.log(tracker),
         )
     _print_savings(compute_savings(lines), plan, seeds)
-    write_report(
+    write_results_report(
         lines,
         out,
         title=f"What active learning saves on {own.name}",
-        commands=[_format_command(context)],
+        commands=[_format_simulate_command(context)],
     )
     print(f"Curves and numbers: {out}. All rounds: {results}")
 
 
-def _format_command(context: typer.Context) -> str:
+def _format_simulate_command(context: typer.Context) -> str:
     """Format the given command, without options that have their default."""
     words = ["labelwise", "simulate"]
     for parameter in context.command.params:
@@ -178,22 +178,22 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
 def _print_savings(found: "tuple[LabelSaving, ...]", plan: "Protocol", seeds: int) -> None:
     from labelwise.rounds.default_strategies import DEFAULT
     from labelwise.simulate.savings import (
-        describe_conclusion,
-        describe_default,
-        list_caveats,
+        describe_default_saving,
+        describe_saving_conclusion,
+        list_saving_caveats,
         make_saving_rows,
     )
 
     console = make_table_console()
-    if sentence := describe_default(found, DEFAULT[plan.metric == "rmse"]):
+    if sentence := describe_default_saving(found, DEFAULT[plan.metric == "rmse"]):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     if found:
         head, *rows = make_saving_rows(found)
         print_table(head, rows)
     for entry in found:
         console.print(f"- {entry.sentence}", highlight=False, markup=False, soft_wrap=True)
-    print(describe_conclusion(found, seeds=seeds))
-    for note in list_caveats(found, seeds=seeds, tested=plan.test or 0):
+    print(describe_saving_conclusion(found, seeds=seeds))
+    for note in list_saving_caveats(found, seeds=seeds, tested=plan.test or 0):
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 

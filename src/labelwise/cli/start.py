@@ -20,9 +20,9 @@ from labelwise.cli.app import (
     WithoutOption,
     app,
     open_project,
-    quote_path,
+    quote_shell_path,
 )
-from labelwise.cli.console import print_limited, show_progress, split_names
+from labelwise.cli.console import print_limited_lines, show_progress, split_names
 from labelwise.cli.tell import import_labels, import_prelabels, read_label_table
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
@@ -140,9 +140,9 @@ def start_campaign(
             )
         project = Project.open(out or default_folder(source, name))
         if moved:
-            _move_source(project, source)
+            _move_campaign_source(project, source)
         if refresh:
-            _refresh_items(project, source, skip_broken)
+            _refresh_campaign_items(project, source, skip_broken)
         return
     if embedding is not None:  # the option of version 0.1
         encoder = [embedding if embedding == "tfidf" else f"st:{embedding}"]
@@ -196,7 +196,7 @@ def _list_broken_items() -> Iterator[None]:
         print("encoded items are kept: the same command continues with them", file=sys.stderr)
         raise
     except LabelwiseError as error:
-        print_limited(getattr(error, "__notes__", []))
+        print_limited_lines(getattr(error, "__notes__", []))
         raise
 
 
@@ -207,7 +207,7 @@ def _print_campaign(project: "Project", storage: str | None) -> None:
     print(f"{escape_text(project.source.name)}: {ingested.notes[0]}")
     for note in ingested.notes[1:]:
         print(f"  {escape_text(note)}")
-    _print_broken(ingested)
+    _print_broken_items(ingested)
     items = format_count(ingested.new, "item")
     print(f"Campaign {escape_text(project.name)} is in {project.home}: {items}.")
     if settings.classes is not None:
@@ -236,24 +236,25 @@ def _format_campaign_option(project: "Project") -> str:
             return ""
     except LabelwiseError:
         pass
-    return f" -c {quote_path(os.path.relpath(project.home))}"
+    return f" -c {quote_shell_path(os.path.relpath(project.home))}"
 
 
-def _print_broken(ingested: "IngestResult") -> None:
+def _print_broken_items(ingested: "IngestResult") -> None:
     if ingested.broken:
         print(f"  left out, because they cannot be used: {len(ingested.broken):,}")
-        print_limited([f"{name}: {reason}" for name, reason in ingested.broken.items()])
+        print_limited_lines([f"{name}: {reason}" for name, reason in ingested.broken.items()])
 
 
-def _move_source(project: "Project", source: Path) -> None:
+def _move_campaign_source(project: "Project", source: Path) -> None:
     missing = project.repoint(source)
     print(f"Campaign {escape_text(project.name)} now reads its items from {source}.")
     if missing:
-        command = f"labelwise start {quote_path(source)} --refresh --out {quote_path(project.home)}"
+        data, home = quote_shell_path(source), quote_shell_path(project.home)
+        command = f"labelwise start {data} --refresh --out {home}"
         print(f"  {format_count(missing, 'item')} are missing; {command} records that")
 
 
-def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
+def _refresh_campaign_items(project: "Project", source: Path, skip_broken: bool) -> None:
     if source.exists() and source.resolve() != project.source.resolve():
         raise BadInput(
             f"the campaign has its items from {project.source}, not {source}; if they were moved, "
@@ -263,12 +264,12 @@ def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
         ingested = project.refresh(skip_broken=skip_broken, progress=progress)
     new = format_count(ingested.new, "new item")
     print(f"{escape_text(project.name)}: {new}, {len(project.items):,} in all")
-    _print_broken(ingested)
+    _print_broken_items(ingested)
     if ingested.missing:
         print(f"  missing, and no longer asked for: {format_count(len(ingested.missing), 'item')}")
         items = project.items
         shown = [(items.key(item), _name_item(items.describe(item))) for item in ingested.missing]
-        print_limited([f"{key}: {escape_text(name, 60)}" for key, name in shown])
+        print_limited_lines([f"{key}: {escape_text(name, 60)}" for key, name in shown])
     if ingested.returned:
         print(f"  available again: {format_count(len(ingested.returned), 'item')}")
 
@@ -298,20 +299,20 @@ def change_settings(
     record = open_project(campaign).open_record()
     if not settings:
         for name, value in record.settings.to_dict().items():
-            print(f"{name}={escape_text(_format_setting(value))}")
+            print(f"{name}={escape_text(_format_setting_value(value))}")
         return
     before = record.settings
-    after = record.change(by=by, **_parse_settings(settings, before))
+    after = record.change(by=by, **_parse_campaign_settings(settings, before))
     old, new = before.to_dict(), after.to_dict()
     for name in new:
         if new[name] != old[name]:
-            old_text, new_text = _format_setting(old[name]), _format_setting(new[name])
+            old_text, new_text = _format_setting_value(old[name]), _format_setting_value(new[name])
             print(f"{name}: {escape_text(old_text)} -> {escape_text(new_text)}")
     if old == new:
         print("nothing changed: the settings have these values already")
 
 
-def _parse_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any]:
+def _parse_campaign_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any]:
     """Parse ``name=value`` texts; the settings check the types of the values."""
     found: dict[str, Any] = {}
     for text in texts:
@@ -320,15 +321,15 @@ def _parse_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any
             raise BadInput(f"write a setting and its value as batch=20; got {text!r}")
         if name.startswith("options."):
             own = found.setdefault("options", dict(settings.options))
-            own[name.removeprefix("options.")] = _parse_setting(value)
+            own[name.removeprefix("options.")] = _parse_setting_value(value)
         else:
-            found[name] = _parse_setting(value)
+            found[name] = _parse_setting_value(value)
             if name == "classes" and found[name] is not None:
                 found[name] = split_names(value)
     return found
 
 
-def _parse_setting(text: str) -> Any:
+def _parse_setting_value(text: str) -> Any:
     """Parse a number, true, false or none; return other texts as they are."""
     for kind in (int, float):
         try:
@@ -339,7 +340,7 @@ def _parse_setting(text: str) -> Any:
     return words.get(text.lower(), text)
 
 
-def _format_setting(value: Any) -> str:
+def _format_setting_value(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
     if isinstance(value, dict):

@@ -13,16 +13,16 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from labelwise.arrays import Floats
-from labelwise.benchmark.labelling_run import can_start_cold
+from labelwise.benchmark.labelling_run import can_start_without_labels
 from labelwise.benchmark.protocol import Protocol
 from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.report.figures import (
     DARK,
     LIGHT,
     PAGE,
-    css_variables,
-    draw_panel,
-    to_svg,
+    draw_strategy_panel,
+    format_palette_css,
+    render_figure_svg,
 )
 from labelwise.benchmark.report.findings import ExperimentFindings, analyse_experiment
 from labelwise.benchmark.results import RoundResult
@@ -48,23 +48,23 @@ def render_demo_page(plan: Protocol, lines: Sequence[RoundResult], seconds: floa
         best=next((saving for saving in savings if saving.clear), None),
         head=head,
         rows=rows,
-        panels=[_draw_saving(findings, saving) for saving in savings],
+        panels=[_draw_demo_panel(findings, saving) for saving in savings],
         strips=_list_first_batches(lines),
         facts=_list_demo_facts(plan, seeds, seconds),
         command=f"labelwise demo {strategies} --seeds {seeds} --labels {labels}",
-        light=css_variables(LIGHT),
-        dark=css_variables(DARK),
+        light=format_palette_css(LIGHT),
+        dark=format_palette_css(DARK),
     )
 
 
-def _draw_saving(findings: ExperimentFindings, saving: LabelSaving) -> str:
+def _draw_demo_panel(findings: ExperimentFindings, saving: LabelSaving) -> str:
     """The curves of a strategy and of random, and where it reaches random's final accuracy."""
-    figure = draw_panel(findings, saving.strategy, PAGE)
+    figure = draw_strategy_panel(findings, saving.strategy, PAGE)
     axes, target = figure.axes[0], 100 * saving.target
     axes.axhline(target, color=PAGE.ink, lw=0.8, ls=(0, (4, 3)))
     if math.isfinite(saving.needed.value):
         axes.plot([saving.needed.value], [target], "o", color=PAGE.ink, ms=6)
-    return to_svg(figure, saving.sentence)
+    return render_figure_svg(figure, saving.sentence)
 
 
 def _list_first_batches(
@@ -74,18 +74,18 @@ def _list_first_batches(
     images, digits = load_digits(return_X_y=True)
     found = []
     for line in lines:
-        own = 0 if can_start_cold(get(line.strategy)) else 1
+        own = 0 if can_start_without_labels(get(line.strategy)) else 1
         if (line.seed, line.round) == (0, own):
             shares = [f"{weight:.0f}" for weight in line.weights or ()] or [""] * len(line.picks)
             tiles = [
-                (_encode_png(images[row]), int(digits[row]), share)
+                (_encode_digit_png(images[row]), int(digits[row]), share)
                 for row, share in zip(line.picks, shares, strict=True)
             ]
             found.append((line.strategy, tiles))
     return found
 
 
-def _encode_png(image: Floats) -> str:
+def _encode_digit_png(image: Floats) -> str:
     file = io.BytesIO()
     matplotlib.image.imsave(file, image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=16, format="png")
     return base64.b64encode(file.getvalue()).decode()

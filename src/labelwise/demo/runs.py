@@ -25,7 +25,7 @@ from labelwise.pool.blocks import Progress
 from labelwise.rounds import Round
 from labelwise.rounds.default_strategies import DEMONSTRATED
 from labelwise.selection.result import Selection
-from labelwise.simulate import make_plan, run_plan
+from labelwise.simulate import make_simulation_plan, run_simulation_plan
 from labelwise.simulate.own_data import check_own_data
 from labelwise.strategies import get
 
@@ -47,7 +47,7 @@ def list_demo_strategies() -> tuple[str, ...]:
 def make_demo_plan(strategies: Sequence[str], labels: int) -> Protocol:
     """The protocol: batches of 10 up to a number of labels; a third of the images is held out."""
     digits = check_own_data(*load_digits(return_X_y=True), name="digits")
-    plan = make_plan(
+    plan = make_simulation_plan(
         digits,
         strategies=strategies,
         batch=BATCH,
@@ -68,7 +68,7 @@ def run_demo(
     pixels = (images / 16).astype(np.float32)
     ids = np.arange(len(pixels))
     pool = LabelledPool(ids, pixels, digits, pixels[:0], digits[:0], 10)
-    return run_plan(
+    return run_simulation_plan(
         pool,
         plan,
         seeds=seeds,

@@ -53,7 +53,7 @@ class DatasetEntry:
     packages: tuple[DataPackage, ...] = ()  # packages that contain the files, read together
     train_counts: tuple[int, ...] | None = None  # items per class in the training pool, where known
     test_counts: tuple[int, ...] | None = None
-    # Checksum of the arrays (`store.digest_arrays`), where the files could be read
+    # Checksum of the arrays (`store.digest_dataset`), where the files could be read
     digest: str | None = None
     other_counts: tuple[tuple[int, int], ...] = ()  # further (train, test) sizes of other releases
     bundled: bool = False
@@ -74,7 +74,7 @@ class DatasetEntry:
         return "fetch --from FOLDER"
 
 
-def split_test_items(inputs: Any, targets: Arrays, test: int) -> DatasetArrays:
+def hold_out_test_items(inputs: Any, targets: Arrays, test: int) -> DatasetArrays:
     """Hold out ``test`` items; the split depends only on the row numbers."""
     if not 0 < test < len(inputs):
         raise BadInput(f"{test} of {len(inputs)} items cannot be held out; are files missing?")
@@ -91,7 +91,7 @@ def as_text_array(texts: list[str]) -> Arrays:
     return array
 
 
-def number_classes(names: list[str] | Arrays, order: list[str] | None = None) -> Arrays:
+def number_dataset_classes(names: list[str] | Arrays, order: list[str] | None = None) -> Arrays:
     """Classes as int64 from 0, in alphabetical or the given order of their names."""
     if order is None:
         return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)

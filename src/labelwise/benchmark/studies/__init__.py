@@ -20,7 +20,7 @@ generation      steps of ascent        generated_quantity       dual or entropy 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
+from labelwise.benchmark.devices import Device, DeviceClock, make_study_line
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.alignment import study_alignment
@@ -58,12 +58,14 @@ class Study:
             clock = DeviceClock(device)
             run = values(protocol, entrant, seed, device)
             for number, (labels, value) in enumerate(run):
-                yield make_line(protocol, entrant, seed, device, number, labels, value, clock.lap())
+                yield make_study_line(
+                    protocol, entrant, seed, device, number, labels, value, clock.lap()
+                )
 
         return cls(lines, count_rounds)
 
 
-def _count(name: str) -> Callable[[Protocol], int]:
+def _count_setting_entries(name: str) -> Callable[[Protocol], int]:
     """The number of lines: one for every entry of a setting."""
     return lambda protocol: len(protocol.settings[name])
 
@@ -71,14 +73,14 @@ def _count(name: str) -> Callable[[Protocol], int]:
 STUDIES = {
     "first_query": Study(study_first_query, lambda protocol: 1),
     "growth": Study.of_values(study_growth, lambda protocol: len(protocol.networks)),
-    "encoder_growth": Study.of_values(study_encoder_growth, _count("encoders")),
-    "shared_items": Study.of_values(study_shared_items, _count("percents")),
+    "encoder_growth": Study.of_values(study_encoder_growth, _count_setting_entries("encoders")),
+    "shared_items": Study.of_values(study_shared_items, _count_setting_entries("percents")),
     "encoder_heads": Study(study_encoder_heads, lambda protocol: protocol.rounds + 1),
     "frozen": Study(study_frozen, lambda protocol: protocol.rounds + 1),
-    "ratio": Study.of_values(study_ratio, _count("epochs")),
-    "recovery": Study.of_values(study_recovery, _count("budgets")),
-    "network": Study.of_values(study_network, _count("budgets")),
-    "alignment": Study.of_values(study_alignment, _count("batches")),
-    "generation": Study.of_values(study_generation, _count("steps")),
+    "ratio": Study.of_values(study_ratio, _count_setting_entries("epochs")),
+    "recovery": Study.of_values(study_recovery, _count_setting_entries("budgets")),
+    "network": Study.of_values(study_network, _count_setting_entries("budgets")),
+    "alignment": Study.of_values(study_alignment, _count_setting_entries("batches")),
+    "generation": Study.of_values(study_generation, _count_setting_entries("steps")),
 }
 """All studies by name."""

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.studies.recovery import iterate_picks
+from labelwise.benchmark.studies.recovery import iterate_recovery_picks
 
 STREAM = 29
 """Random stream of the problem."""
@@ -96,7 +96,7 @@ def evaluate_student(parameters: Floats, signs: Floats, inputs: Floats) -> Float
     return outputs
 
 
-def make_problem(protocol: Protocol, seed: int) -> StudentProblem:
+def make_student_problem(protocol: Protocol, seed: int) -> StudentProblem:
     """The problem of a seed; sizes are in the protocol's settings."""
     sizes = protocol.settings
     rng = np.random.default_rng([seed, STREAM])
@@ -116,10 +116,12 @@ def study_network(
     protocol: Protocol, entrant: Entrant, seed: int, _: Device
 ) -> Iterator[tuple[int, float]]:
     """Excess risk of a network trained on few labels."""
-    problem = make_problem(protocol, seed)
+    problem = make_student_problem(protocol, seed)
     features = problem.compute_gradients()
     every = np.arange(len(features))
     least = problem.measure_risk(problem.fit(every, np.ones(len(features))))
-    for ids, weights in iterate_picks(protocol, entrant, features, features.shape[1], seed):
+    for ids, weights in iterate_recovery_picks(
+        protocol, entrant, features, features.shape[1], seed
+    ):
         found = problem.measure_risk(problem.fit(ids, weights))
         yield len(ids), (found - least) / least

@@ -27,7 +27,7 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.models import train_on_first
+from labelwise.benchmark.models import train_on_first_labels
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
 from labelwise.selection.request import select
@@ -47,13 +47,13 @@ def study_recovery(
     features, values, columns = make_recovery_problem(protocol, seed, device)
     best = np.linalg.lstsq(features, values)[0]
     residual = float(np.square(features @ best - values).sum())
-    for ids, weights in iterate_picks(protocol, entrant, features, columns, seed):
+    for ids, weights in iterate_recovery_picks(protocol, entrant, features, columns, seed):
         roots = np.sqrt(weights)[:, None]
         found = np.linalg.lstsq(features[ids] * roots, values[ids] * roots)[0]
         yield len(ids), float(np.square(features @ (found - best)).sum()) / residual
 
 
-def iterate_picks(
+def iterate_recovery_picks(
     protocol: Protocol, entrant: Entrant, features: Floats, columns: int, seed: int
 ) -> Iterator[tuple[Ids, Floats]]:
     """Picks and their weights by budget, in multiples of a number of columns."""
@@ -81,13 +81,13 @@ def make_recovery_problem(
         counts[0] += sizes["items"] - counts.sum()
         features = np.repeat(np.eye(sizes["columns"]), counts, axis=0)
     else:
-        return _make_trained_problem(protocol, seed, device)
+        return _make_trained_recovery_problem(protocol, seed, device)
     truth = rng.normal(size=(sizes["columns"], 1))
     values = features @ truth + rng.normal(size=(len(features), 1))
     return features, values, features.shape[1]
 
 
-def _make_trained_problem(
+def _make_trained_recovery_problem(
     protocol: Protocol, seed: int, device: Device
 ) -> tuple[Floats, Floats, int]:
     """Features of a network trained on the first labels, and a bias.
@@ -98,7 +98,7 @@ def _make_trained_problem(
     key = protocol, seed, device
     if _kept.get("key") != key:
         split = split_dataset(protocol, seed)
-        models = train_on_first(protocol, split, device, seed)
+        models = train_on_first_labels(protocol, split, device, seed)
         rows = models.reader.represent(models.pool, ["features"])["features"]
         features = np.asarray(to_numpy(rows), dtype=np.float64)
         alive = features.std(axis=0) > 1e-6 * features.std()
