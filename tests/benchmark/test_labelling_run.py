@@ -8,7 +8,7 @@ from labelwise.benchmark.labelling_run import (
     OracleChooser,
     StrategyChooser,
     buy_label_batches,
-    measure_labelling_head,
+    measure_head,
 )
 from labelwise.benchmark.protocol import Entrant
 from labelwise.learners.linear_probe import LinearProbe
@@ -105,13 +105,13 @@ def test_the_oracle_takes_the_proposal_that_measures_best(pool):
 
 def test_measures_of_classes_follow_their_definitions():
     targets, predicted = np.array([0, 0, 0, 1, 3]), np.array([0, 0, 1, 1, 0])
-    found = measure_labelling_head(predicted, targets, regression=False)
+    found = measure_head(predicted, targets, regression=False)
     assert found["accuracy"] == pytest.approx(3 / 5)
     assert found["macro_accuracy"] == pytest.approx((2 / 3 + 1 + 0) / 3)  # class 2 does not occur
 
 
 def test_measures_of_values_follow_their_definitions():
     errors = np.arange(101.0)
-    found = measure_labelling_head(errors, np.zeros(101), regression=True)
+    found = measure_head(errors, np.zeros(101), regression=True)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
     assert (found["mae"], found["error_95"], found["error_max"]) == (50, 95, 100)

@@ -9,11 +9,11 @@ from labelwise.benchmark import splits
 from labelwise.benchmark.datasets import CATALOGUE
 from labelwise.benchmark.networks import FAMILY, NETWORKS, make_network
 from labelwise.benchmark.protocol import SCALES, Entrant, change_protocol
-from labelwise.benchmark.protocols import experiments, get
+from labelwise.benchmark.protocols import get_experiment, read_experiments
 from labelwise.benchmark.splits import check_protocol_data, split_dataset
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, UnknownName
-from labelwise.strategies import get_experiment as get_strategy
+from labelwise.strategies import get as get_strategy
 
 NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 sparse-table3-time
     sparse-fig4-ablation dynamics-table2 dynamics-table3 dynamics-table4 dynamics-table5
@@ -22,19 +22,21 @@ NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 spars
     lewis-fig1-growth lewis-fig2-vanilla lewis-fig3-finetune lewis-table5-imbalance
     bss-recovery""".split()
 
-TINY = change_protocol(get("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100)
+TINY = change_protocol(
+    get_experiment("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100
+)
 
 
 def test_all_experiments_that_the_papers_have_a_protocol_for_are_there():
-    assert set(NAMED) <= set(experiments())
-    for name, found in experiments().items():
+    assert set(NAMED) <= set(read_experiments())
+    for name, found in read_experiments().items():
         assert found.name == name and found.paper and found.about
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", read_experiments())
 def test_an_experiment_names_what_exists_at_every_scale(name):
     for scale in SCALES:
-        found = get(name).at(scale)
+        found = get_experiment(name).at(scale)
         assert found.scale == scale
         assert set(found.networks) <= set(NETWORKS)
         if found.study is not None:
@@ -51,7 +53,7 @@ def test_an_experiment_names_what_exists_at_every_scale(name):
 
 def test_networks_take_the_rows_of_a_table_at_every_scale():
     tables = {name for name, entry in CATALOGUE.items() if len(entry.shape) == 1}
-    found = [entry for entry in experiments().values() if entry.dataset in tables]
+    found = [entry for entry in read_experiments().values() if entry.dataset in tables]
     assert len(found) >= 2
     for entry in found:
         for scale in SCALES:
@@ -59,9 +61,9 @@ def test_networks_take_the_rows_of_a_table_at_every_scale():
                 make_network(name, CATALOGUE[entry.dataset].shape, 1)
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", read_experiments())
 def test_a_reduction_changes_something_and_says_so(name):
-    full = get(name)
+    full = get_experiment(name)
     for scale, reduction in full.scales.items():
         reduced = full.at(scale)
         assert reduction.reduced and reduction.reduced in reduced.reduced
@@ -70,7 +72,7 @@ def test_a_reduction_changes_something_and_says_so(name):
 
 
 def test_table_2_is_as_the_paper_prints_it():
-    found = get("sparse-table2-mnist")
+    found = get_experiment("sparse-table2-mnist")
     assert (found.start, found.batch, found.rounds, found.seeds) == (40, 40, 15, 5)
     assert found.networks == ("lenet5",) and found.reduced == ""
     wanted = {"epochs": 150, "batch_size": 32, "optimizer": "sgd", "lr": 0.01}
@@ -81,17 +83,17 @@ def test_table_2_is_as_the_paper_prints_it():
 
 
 def test_a_change_of_scale_keeps_the_learners_other_settings():
-    small = get("sparse-table2-mnist").at("small")
+    small = get_experiment("sparse-table2-mnist").at("small")
     assert small.learner["epochs"] < 150 and small.learner["lr"] == 0.01
 
 
 def test_the_lewis_experiments_use_the_whole_family():
-    assert set(get("lewis-fig2-vanilla").networks) == set(FAMILY) and len(FAMILY) >= 12
-    assert get("lewis-fig2-vanilla").network == f"{len(FAMILY)} networks"
+    assert set(get_experiment("lewis-fig2-vanilla").networks) == set(FAMILY) and len(FAMILY) >= 12
+    assert get_experiment("lewis-fig2-vanilla").network == f"{len(FAMILY)} networks"
 
 
 def test_entrants_are_chosen_by_the_name_of_the_strategy():
-    gamma = get("dynamics-fig5-gamma")
+    gamma = get_experiment("dynamics-fig5-gamma")
     chosen = gamma.choose_entrants(["dynamics", "badge", "dynamics"])
     assert [entrant.label for entrant in chosen] == [
         "dynamics (gamma=0.0)",
@@ -108,8 +110,11 @@ def test_entrants_are_chosen_by_the_name_of_the_strategy():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: get("sparse-table2-mnits"), "did you mean sparse-table2-mnist?"),
-        (lambda: get("sparse-table2-mnist").at("tiny"), "choose from small, medium, full"),
+        (lambda: get_experiment("sparse-table2-mnits"), "did you mean sparse-table2-mnist?"),
+        (
+            lambda: get_experiment("sparse-table2-mnist").at("tiny"),
+            "choose from small, medium, full",
+        ),
         (lambda: change_protocol(TINY, epochs=3), "a protocol has no 'epochs'"),
         (lambda: change_protocol(TINY, weights="loss"), "weights must be one of none, mean, sum"),
         (lambda: change_protocol(TINY, metric="f1"), "there is no metric 'f1'"),
@@ -165,7 +170,7 @@ def test_data_that_do_not_suit_are_refused_before_the_work():
     with pytest.raises(BadInput, match="measures accuracy; diabetes is a regression"):
         check_protocol_data(TINY.on("diabetes"))
     with pytest.raises(BadInput, match=r"buys 18000 labels, and digits leaves a pool of 437"):
-        check_protocol_data(get("sparse-table2-cifar10").on("digits"))
+        check_protocol_data(get_experiment("sparse-table2-cifar10").on("digits"))
     with pytest.raises(BadInput, match="newsgroups has texts"):
         check_protocol_data(TINY.on("newsgroups"))
 
@@ -173,11 +178,14 @@ def test_data_that_do_not_suit_are_refused_before_the_work():
 def test_a_data_set_that_is_not_at_hand_is_an_error_that_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("LABELWISE_DATA", str(tmp_path))
     with pytest.raises(BadInput, match="run labelwise data fetch mnist"):
-        check_protocol_data(get("sparse-table2-mnist"))
+        check_protocol_data(get_experiment("sparse-table2-mnist"))
 
 
 def test_the_ablation_has_both_terms_in_balance_and_as_printed():
-    found = {(e.strategy, *sorted(e.options.items())) for e in get("sparse-fig4-ablation").entrants}
+    found = {
+        (e.strategy, *sorted(e.options.items()))
+        for e in get_experiment("sparse-fig4-ablation").entrants
+    }
     for name, alpha, beta in (("sparse_greedy", 2.0, 0.5), ("sparse_iht", 1.0, 1e-3)):
         assert (name, ("beta", beta), ("relative_alpha", 0.003)) in found
         assert (name, ("alpha", alpha), ("beta", beta), ("sigma_scale", "paper")) in found

@@ -150,7 +150,7 @@ class BenchmarkRun:
     def begin_round(self) -> list[TrainingTask]:
         """Begin a round; returns its trainings."""
         self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        devices.reset_device_memory_peak(self._device)
+        devices.reset_device_memory(self._device)
         return [] if self.entrant.own_network else self._make_tasks()
 
     def _make_tasks(self) -> list[TrainingTask]:
@@ -193,7 +193,7 @@ class BenchmarkRun:
             self.entrant,
             self.seed,
             device=devices.describe_device(self._device),
-            peak_megabytes=devices.measure_device_memory_peak(self._device),
+            peak_megabytes=devices.peak_device_memory(self._device),
             round=self.round,
             labels=labels,
             values=tuple(values),

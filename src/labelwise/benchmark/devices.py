@@ -62,7 +62,7 @@ class DeviceClock:
         return time.perf_counter()
 
 
-def reset_device_memory_peak(device: Device) -> None:
+def reset_device_memory(device: Device) -> None:
     """Measure peak memory from now on, where that is possible."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -70,7 +70,7 @@ def reset_device_memory_peak(device: Device) -> None:
         reset_process_memory()
 
 
-def measure_device_memory_peak(device: Device) -> float | None:
+def peak_device_memory(device: Device) -> float | None:
     """Peak memory of the GPU or of the process; None where it is unknown."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
@@ -97,5 +97,5 @@ def make_study_line(
         values=(value,),
         seconds={"train": 0.0, "represent": 0.0, "select": seconds},
         device=describe_device(device),
-        peak_megabytes=measure_device_memory_peak(device),
+        peak_megabytes=peak_device_memory(device),
     )

@@ -30,7 +30,6 @@ from labelwise.encoders.registry import BUILT_IN, open_encoder
 from labelwise.errors import BadInput
 from labelwise.files import load_npz, write_atomically
 from labelwise.media.packages import cache_folder
-from labelwise.pool.blocks import Progress
 
 COUNTS = {"images": (5000, 1000), "texts": (4000, 2000)}
 """Numbers of training and test items to encode, by kind."""
@@ -58,11 +57,7 @@ def choose_encoded_rows(count: int, wanted: int) -> Ids:
 
 
 def encode_dataset_items(
-    encoder: str,
-    dataset: str,
-    *,
-    counts: tuple[int, int] | None = None,
-    progress: Progress | None = None,
+    encoder: str, dataset: str, *, counts: tuple[int, int] | None = None
 ) -> EncodedItems:
     """Features of a data set's items, from the cache or computed now and stored.
 
@@ -87,7 +82,7 @@ def encode_dataset_items(
         found = [call(own) for own in selected]
     else:
         parts = [[str(text) for text in own] if kind == "texts" else own for own in selected]
-        found = [encode_items(own, encoder, progress=progress) for own in parts]
+        found = [encode_items(own, encoder) for own in parts]
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {"rows": rows[0], "test_rows": rows[1], "encoder": np.array(checksum)}
     for key, features in zip(("features", "test_features"), found, strict=True):

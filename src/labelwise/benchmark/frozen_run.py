@@ -227,7 +227,7 @@ def draw_frozen_pool(protocol: Protocol, seed: int, items: LabelledPool) -> Labe
     taken = rng.permutation(len(ids))[: round(settings.get("share", 1.0) * len(ids))]
     taken = taken[: protocol.pool]
     if "tail" in settings:
-        taken = thin_classes_to_tail(targets, taken, settings["tail"], rng)
+        taken = thin_class_sizes(targets, taken, settings["tail"], rng)
     rows = np.sort(taken)
     copies = protocol.copies
     bought = (protocol.rounds + 1) * protocol.batch
@@ -281,7 +281,7 @@ def draw_stratified_items(
     return np.sort(by_stratum[places.astype(np.intp)])
 
 
-def thin_classes_to_tail(
+def thin_class_sizes(
     targets: Arrays, taken: Arrays, ratio: float, rng: np.random.Generator
 ) -> Arrays:
     """The rows that a long tail of classes leaves of ``taken``.

@@ -58,9 +58,9 @@ class LabelledPool:
         return dict(zip(ids.tolist(), found, strict=True))
 
     def measure(self, learner: Predictor) -> dict[str, float]:
-        """Measures of a trained learner on the test items; see `measure_labelling_head`."""
+        """Measures of a trained learner on the test items; see `measure_head`."""
         predicted = np.asarray(learner.predict(self.test_inputs)).reshape(len(self.test_targets))
-        return measure_labelling_head(predicted, self.test_targets, regression=self.classes is None)
+        return measure_head(predicted, self.test_targets, regression=self.classes is None)
 
 
 class MeasuredBatch(NamedTuple):
@@ -201,12 +201,10 @@ def can_start_without_labels(strategy: Strategy) -> bool:
     return any(set(names) <= {"features"} for names in strategy.input_sets)
 
 
-def measure_labelling_head(
-    predicted: Arrays, targets: Arrays, *, regression: bool
-) -> dict[str, float]:
+def measure_head(predicted: Arrays, targets: Arrays, *, regression: bool) -> dict[str, float]:
     """Accuracy and mean accuracy of the classes, or errors of a regression.
 
-    >>> measure_labelling_head(np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1]), regression=False)
+    >>> measure_head(np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1]), regression=False)
     {'accuracy': 0.75, 'macro_accuracy': 0.75}
     """
     if regression:

@@ -151,8 +151,8 @@ def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Mod
     for stage in range(4):
         after = width * 2**stage
         body += [
-            _make_residual_block(before, after, 1 if stage == 0 else 2),
-            _make_residual_block(after, after, 1),
+            _residual_block(before, after, 1 if stage == 0 else 2),
+            _residual_block(after, after, 1),
         ]
         before = after
     body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
@@ -162,7 +162,7 @@ def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Mod
     return nn.Sequential(*body, nn.Linear(before, outputs))
 
 
-def _make_residual_block(before: int, after: int, stride: int) -> nn.Module:
+def _residual_block(before: int, after: int, stride: int) -> nn.Module:
     """Two convolutions; the shortcut is the identity where the shape does not change."""
     inner = _conv_norm_relu(before, after, 3, 1, stride)
     body = nn.Sequential(*inner, *_conv_norm_relu(after, after, 3, 1)[:-1])

@@ -235,12 +235,12 @@ def _parse_result_field(name: str, value: object) -> Any:
 
 
 def _require_field_type(kind: type) -> Callable[[object], object]:
-    def parse(value: object) -> object:
+    def parse_exact_type(value: object) -> object:
         if type(value) is not kind:
             raise TypeError
         return value
 
-    return parse
+    return parse_exact_type
 
 
 def _parse_result_number(value: Any) -> float:

@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import joblib
 from joblib.externals import loky
@@ -25,6 +25,7 @@ from joblib.externals import loky
 from labelwise.benchmark.benchmark_run import BenchmarkRun, play_benchmark_runs
 from labelwise.benchmark.devices import find_benchmark_device, use_one_torch_thread
 from labelwise.benchmark.lines import make_run_key
+from labelwise.benchmark.processes import WorkerProcess, keep_last_result
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
 from labelwise.benchmark.splits import SplitCache, check_protocol_data
@@ -103,46 +104,47 @@ def play_benchmark_jobs(
             if line is not None:
                 yield JobFailure(job, line)
     else:
-        with _open_benchmark_processes(count, device, on) as processes:
+        with _open_run_processes(count, device, on) as processes:
             yield from _distribute_benchmark_jobs(jobs, known, device, processes)
 
 
 def _distribute_benchmark_jobs(
-    jobs: Sequence[BenchmarkJob], known: KnownLines, device: str, processes: Sequence[Any]
+    jobs: Sequence[BenchmarkJob], known: KnownLines, device: str, processes: Sequence[WorkerProcess]
 ) -> Iterator[RoundResult | JobFailure]:
     """Play runs one after the other in each of several processes."""
     waiting = deque(jobs)
-    running: dict[Future[RoundResult | LabelwiseError | None], tuple[BenchmarkJob, Any]] = {}
+    running: dict[
+        Future[RoundResult | LabelwiseError | None], tuple[BenchmarkJob, WorkerProcess]
+    ] = {}
 
-    def send(job: BenchmarkJob, process: Any) -> None:
+    def send_job(job: BenchmarkJob, process: WorkerProcess) -> None:
         running[process.submit(_play_round_in_process, job, known[job.key], device)] = job, process
 
     for process in processes[: len(jobs)]:
-        send(waiting.popleft(), process)
+        send_job(waiting.popleft(), process)
     while running:
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             job, process = running.pop(future)
             line = future.result()
             if isinstance(line, RoundResult):
                 yield line  # the caller adds it to the known lines before we continue
-                send(job, process)
+                send_job(job, process)
                 continue
             if line is not None:
                 yield JobFailure(job, line)
             if waiting:
-                send(waiting.popleft(), process)
+                send_job(waiting.popleft(), process)
 
 
 @contextmanager
-def _open_benchmark_processes(
+def _open_run_processes(
     count: int | None, device: str, on: str | None
-) -> Iterator[list[Any]]:
-    """Processes with a ``submit`` method, on this machine or on a cluster."""
+) -> Iterator[Sequence[WorkerProcess]]:
     if on is not None:
         from labelwise.pool.ray.shards import ray_processes
 
         with ray_processes(on, count, gpus=int(device == "cuda")) as processes:
-            yield list(processes)
+            yield processes
         return
     environment = dict.fromkeys(THREAD_VARIABLES, "1")
     pools = [loky.ProcessPoolExecutor(1, timeout=None, env=environment) for _ in range(count or 1)]
@@ -160,9 +162,8 @@ def _play_round_in_process(
     return _play_next_round(job, lines, device)
 
 
-_current: dict[str, Any] = {}
-"""The run of this process: its position, the iterator of its remaining lines, and the splits, which
-the next run of the same seed reuses."""
+_current: list[tuple[tuple[Protocol, RunKey, int], Iterator[RoundResult]]] = []
+"""The run of this process, if any: its position and its remaining lines."""
 
 
 def _play_next_round(
@@ -171,20 +172,24 @@ def _play_next_round(
     """The next line of a run, its error, or None if it is complete; continues the current run."""
     position = job.protocol, job.key, len(lines)
     try:
-        if _current.get("position") != position:
-            _current["rest"] = None  # free the memory of the previous run first
-            splits = _current.get("splits")
-            if splits is None or splits.protocol != job.protocol or str(splits.device) != device:
-                splits = _current["splits"] = SplitCache(
-                    job.protocol, find_benchmark_device(device)
-                )
-            _current["rest"] = job.iterate_lines(splits, lines)
-        _current["position"] = None  # an error leaves nothing to continue
-        line: RoundResult | None = next(_current["rest"], None)
+        if _current and _current[0][0] == position:
+            rest = _current[0][1]
+        else:
+            _current.clear()  # free the memory of the previous run first
+            rest = job.iterate_lines(_keep_splits(job.protocol, device), lines)
+        _current.clear()  # an error leaves nothing to continue
+        line = next(rest, None)
     except LabelwiseError as error:
         return error
-    _current["position"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
+    if line is not None:
+        _current.append(((job.protocol, job.key, len(lines) + 1), rest))
     return line
+
+
+@keep_last_result
+def _keep_splits(protocol: Protocol, device: str) -> SplitCache:
+    """The splits of an experiment, which runs of the same seed share."""
+    return SplitCache(protocol, find_benchmark_device(device))
 
 
 def run_experiment(

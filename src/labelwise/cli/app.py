@@ -172,11 +172,11 @@ def _run_labelwise(
 def add_record_command(name: str) -> Callable[[Any], Any]:
     """Register a command as ``labelwise record NAME``, and as ``labelwise NAME``, hidden."""
 
-    def register(function: Any) -> Any:
+    def register_record_command(function: Any) -> Any:
         app.command(name, hidden=True)(function)
         return record_group.command(name)(function)
 
-    return register
+    return register_record_command
 
 
 def list_commands() -> Iterator[tuple[str, CommandInfo]]:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -23,6 +23,7 @@ from labelwise.cli.console import show_progress, warn_about_formulas
 from labelwise.cli.files import check_output_file, parse_strategy_options, split_option_texts
 from labelwise.display import escape_text, format_count, format_person
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 
 if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
@@ -95,7 +96,7 @@ def ask_for_labels(
 def _open_batch_to_ask(
     project: "Project",
     record: "CampaignRecord",
-    wanted: dict[str, Any],
+    wanted: JsonObject,
     options: Sequence[str],
     ahead: bool,
 ) -> None:

@@ -50,6 +50,7 @@ from labelwise.cli.console import (
     set_results_file,
 )
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.files import JsonObject
 
 __all__ = ["PANELS", "app", "run"]
 
@@ -122,7 +123,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def read_settings_file(group: Any, folder: Path) -> dict[str, Any]:
+def read_settings_file(group: Any, folder: Path) -> JsonObject:
     """Read the defaults of a group's commands, in the form of Click's ``default_map``."""
     for place in (folder, *folder.parents):
         for path in (place / FILE, place / PROJECT_FILE):
@@ -144,10 +145,10 @@ def _read_settings_section(path: Path) -> Mapping[str, Any] | None:
     return found
 
 
-def _convert_group_settings(group: Any, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _convert_group_settings(group: Any, content: Mapping[str, Any], where: str) -> JsonObject:
     found = {}
     for name, section in content.items():
-        command = _find_setting_name(name, group.commands, where, "command")
+        command = _find_setting(name, group.commands, where, "command")
         if not isinstance(section, Mapping):
             raise BadInput(f"{where}: {name} is a command; write its options below [{name}]")
         convert = (
@@ -157,9 +158,7 @@ def _convert_group_settings(group: Any, content: Mapping[str, Any], where: str) 
     return found
 
 
-def _convert_command_settings(
-    command: Any, section: Mapping[str, Any], where: str
-) -> dict[str, Any]:
+def _convert_command_settings(command: Any, section: Mapping[str, Any], where: str) -> JsonObject:
     options = {
         flag.removeprefix("--"): option
         for option in command.params
@@ -168,24 +167,21 @@ def _convert_command_settings(
     }
     found = {}
     for name, value in section.items():
-        option = _find_setting_name(name.replace("_", "-"), options, where, "option")
+        option = _find_setting(name.replace("_", "-"), options, where, "option")
         if isinstance(value, list) != bool(option.multiple) or isinstance(value, Mapping):
             wanted = "a list" if option.multiple else "one value"
             raise BadInput(f"{where}: {name} takes {wanted}; got {value!r}")
         if option.is_flag and not isinstance(value, bool):
             raise BadInput(f"{where}: {name} is true or false; got {value!r}")
-        given = value if option.is_flag else _to_text(value)
+        given = value
+        if not option.is_flag:  # texts, which the option converts as on the command line
+            given = [str(entry) for entry in value] if option.multiple else str(value)
         negated = f"--{name}" in option.secondary_opts
         found[option.name] = not given if negated else given
     return found
 
 
-def _to_text(value: Any) -> Any:
-    """Values as texts, which the option converts and checks as on the command line."""
-    return [str(entry) for entry in value] if isinstance(value, list) else str(value)
-
-
-def _find_setting_name(name: str, known: Mapping[str, Any], where: str, what: str) -> Any:
+def _find_setting(name: str, known: Mapping[str, Any], where: str, what: str) -> Any:
     if name in known:
         return known[name]
     close = get_close_matches(name, known, n=1)

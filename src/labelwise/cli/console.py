@@ -60,7 +60,7 @@ def print_warnings() -> Iterator[None]:
         warnings.simplefilter("always", LabelwiseWarning)
         show_other = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
+        def show_warning(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
             if issubclass(category, LabelwiseWarning):
                 if quiet_mode.get():
                     return
@@ -69,7 +69,7 @@ def print_warnings() -> Iterator[None]:
             else:
                 show_other(message, category, *rest, **named)
 
-        warnings.showwarning = show
+        warnings.showwarning = show_warning
         yield
 
 
@@ -145,12 +145,12 @@ def show_progress(*, lines_after: float = math.inf) -> Iterator[ProgressCallback
     with Progress(*columns, *times, console=console, speed_estimate_period=600) as shown:
         stages: dict[str, Any] = {}
 
-        def update(stage: str, done: int, total: int) -> None:
+        def update_progress(stage: str, done: int, total: int) -> None:
             if stage not in stages:
                 stages[stage] = shown.add_task(stage, total=total)
             shown.update(stages[stage], completed=done, total=total)
 
-        yield update
+        yield update_progress
 
 
 def _make_progress_printer(after: float) -> ProgressCallback:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from labelwise.errors import BadInput
-from labelwise.files import ARRAY_ERRORS, check_output_path
+from labelwise.files import ARRAY_ERRORS, JsonObject, check_output_path
 from labelwise.pool.sources.parquet import import_pyarrow
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def open_pool_files(
     from labelwise.pool.ids import IdIndex, encode_labelled
     from labelwise.pool.pool import Pool
 
-    paths: dict[str, Any] = dict(given)
+    paths: JsonObject = dict(given)
     keys = None if ids is None else read_ids_file(ids, id_column)
     pool = Pool(ids=keys, id_column=id_column or "id", **paths)
     sources = pool.open_sources()
@@ -235,7 +235,7 @@ def split_option_texts(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def parse_strategy_options(strategy: "Strategy", texts: Mapping[str, str]) -> dict[str, Any]:
+def parse_strategy_options(strategy: "Strategy", texts: Mapping[str, str]) -> JsonObject:
     """Parse the options of a strategy by the types they are declared with."""
     known = strategy.options
     for name, text in texts.items():

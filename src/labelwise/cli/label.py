@@ -47,7 +47,7 @@ def open_labelling_page(
         from labelwise.web.serve import serve
     project = open_project(campaign)
 
-    def announce(address: str, owner: str) -> None:
+    def announce_labelling_page(address: str, owner: str) -> None:
         print(f"Labelling {project.name} at {address}", flush=True)
         if token is not None:
             print("Share this address with everyone who labels; it contains the token.", flush=True)
@@ -64,7 +64,7 @@ def open_labelling_page(
             token=token,
             allow_hosts=allow_host or (),
             trains=not no_training,
-            ready=announce,
+            ready=announce_labelling_page,
         )
     words = "labelwise label continues from here; labelwise status shows the progress."
     print(f"Stopped. {complete_command_hints(words)}")

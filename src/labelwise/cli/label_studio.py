@@ -140,7 +140,7 @@ def serve_label_studio(
         from labelwise.label_studio.backend import serve_backend
     found = open_project(campaign)
 
-    def announce(at: str) -> None:
+    def announce_ml_backend(at: str) -> None:
         print(f"ML backend of {escape_text(found.name)} at {at}", flush=True)
         if not connect:
             print("Connect it in Label Studio (Settings > Model), or with --connect.", flush=True)
@@ -156,7 +156,7 @@ def serve_label_studio(
             allow_hosts=allow_host or (),
             guesses=guesses,
             public_address=address if connect else None,
-            on_ready=announce,
+            on_ready=announce_ml_backend,
             on_connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
     print(complete_command_hints("Stopped. labelwise label-studio serve continues from here."))

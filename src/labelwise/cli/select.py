@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -32,6 +32,7 @@ from labelwise.cli.files import (
     split_option_texts,
 )
 from labelwise.errors import BadInput, StorageFailed
+from labelwise.files import JsonObject
 from labelwise.selection.result import FORMATS, Selection
 from labelwise.strategy import Strategy
 
@@ -140,7 +141,7 @@ def select_items(
     options = parse_strategy_options(chosen, split_option_texts(option or []))
     _check_strategy_needs(chosen, given)
     _note_several_feature_files(features or [])
-    paths: dict[str, Any] = dict(given)
+    paths: JsonObject = dict(given)
     request = SelectionRequest(
         chosen.with_options(**options),
         budget,

@@ -214,8 +214,7 @@ def run_demo(
     to reach the final accuracy of random, and writes a page with curves and images.
     """
     with require_extra("the demo needs scikit-learn and matplotlib", "demo"):
-        from labelwise.demo.page import render_demo_page
-        from labelwise.demo.runs import list_demo_strategies, make_demo_plan, run_demo
+        from labelwise.demo import list_demo_strategies, make_demo_plan, render_demo_page, run_demo
         from labelwise.simulate.savings import compute_savings
     from labelwise.rounds.default_strategies import DEMONSTRATED
 

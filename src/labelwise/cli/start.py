@@ -26,6 +26,7 @@ from labelwise.cli.console import print_limited_lines, show_progress, split_name
 from labelwise.cli.tell import import_labels, import_prelabels, read_label_table
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.files import JsonObject
 
 if TYPE_CHECKING:
     from labelwise.campaign.folder.ingest import IngestResult
@@ -146,18 +147,6 @@ def start_campaign(
         return
     if embedding is not None:  # the option of version 0.1
         encoder = [embedding if embedding == "tfidf" else f"st:{embedding}"]
-    settings: dict[str, Any] = {
-        "regression": regression,
-        "overlap": overlap,
-        "validation": validation,
-        "budget_labels": budget_labels,
-        "budget_money": budget_money,
-        "budget_hours": budget_hours,
-        "price": price,
-        "hourly": hourly,
-        "seed": seed,
-        "rolling": not regression,
-    }
     with show_progress(lines_after=10) as progress, _list_broken_items():
         project = Project.start(
             source,
@@ -177,7 +166,16 @@ def start_campaign(
             side=side,
             skip_broken=skip_broken,
             progress=progress,
-            **settings,
+            regression=regression,
+            overlap=overlap,
+            validation=validation,
+            budget_labels=budget_labels,
+            budget_money=budget_money,
+            budget_hours=budget_hours,
+            price=price,
+            hourly=hourly,
+            seed=seed,
+            rolling=not regression,
         )
     _print_campaign(project, storage)
     if guesses is not None:
@@ -267,15 +265,13 @@ def _refresh_campaign_items(project: "Project", source: Path, skip_broken: bool)
     _print_broken_items(ingested)
     if ingested.missing:
         print(f"  missing, and no longer asked for: {format_count(len(ingested.missing), 'item')}")
-        items = project.items
-        shown = [(items.key(item), _name_item(items.describe(item))) for item in ingested.missing]
-        print_limited_lines([f"{key}: {escape_text(name, 60)}" for key, name in shown])
+        missing = [
+            f"{project.items.key(item)}: {escape_text(project.describe_item(item), 60)}"
+            for item in ingested.missing
+        ]
+        print_limited_lines(missing)
     if ingested.returned:
         print(f"  available again: {format_count(len(ingested.returned), 'item')}")
-
-
-def _name_item(about: Any) -> str:
-    return str(next((about[key] for key in ("name", "text", "columns") if key in about), ""))
 
 
 @app.command("change")
@@ -312,9 +308,9 @@ def change_settings(
         print("nothing changed: the settings have these values already")
 
 
-def _parse_campaign_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any]:
+def _parse_campaign_settings(texts: Sequence[str], settings: "Settings") -> JsonObject:
     """Parse ``name=value`` texts; the settings check the types of the values."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:

@@ -31,7 +31,6 @@ from labelwise.files import JsonObject
 from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
-    from labelwise.campaign.evaluation import ModelScore
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Trained, Training
@@ -166,6 +165,8 @@ def _compare_with_mean_prediction(metrics: JsonObject, *, held_out: bool) -> lis
 @app.command("status")
 def show_status(as_json: JsonOption = False, campaign: CampaignOption = None) -> None:
     """Show the progress of the campaign, its cost, and the next command."""
+    from labelwise.campaign.costs import campaign_cost
+
     project = open_project(campaign)
     record = project.open_record()
     ledger = record.ledger()
@@ -179,7 +180,7 @@ def show_status(as_json: JsonOption = False, campaign: CampaignOption = None) ->
         [
             *_format_work_status(ledger),
             *_format_people_status(ledger),
-            *_format_cost_status(ledger, settings),
+            ("cost", escape_text(campaign_cost(ledger, settings).says)),
             *_format_model_status(ledger, settings),
             *_format_advice_status(ledger, settings),
             ("next", find_next_campaign_command(ledger, settings)),
@@ -245,12 +246,6 @@ def _format_model_status(ledger: "Ledger", settings: "Settings") -> Lines:
     if ledger.failure is not None:
         lines.append(("failed", escape_text(ledger.failure.error, 200)))
     return lines
-
-
-def _format_cost_status(ledger: "Ledger", settings: "Settings") -> Lines:
-    from labelwise.campaign.costs import campaign_cost
-
-    return [("cost", escape_text(campaign_cost(ledger, settings).says))]
 
 
 def _format_advice_status(ledger: "Ledger", settings: "Settings") -> Lines:
@@ -330,7 +325,13 @@ def _make_json_status(
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
         "model": None if last is None else asdict(ModelEvaluation.from_training(last)),
-        "curve": [_score_as_dict(point) for point in learning_curve(ledger)],
+        "curve": [
+            {
+                "accuracy" if name == "value" else name: part
+                for name, part in point._asdict().items()
+            }
+            for point in learning_curve(ledger)
+        ],
         "training": is_campaign_training(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,
         "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
@@ -339,8 +340,3 @@ def _make_json_status(
         "stop": advice.stop,
         "next": find_next_campaign_command(ledger, settings),
     }
-
-
-def _score_as_dict(score: "ModelScore") -> dict[str, object]:
-    fields = score._asdict()
-    return {"accuracy" if name == "value" else name: value for name, value in fields.items()}

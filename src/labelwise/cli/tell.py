@@ -13,6 +13,7 @@ from typer import Argument, Option
 from labelwise.cli.app import CampaignOption, IdColumnOption, app, open_project
 from labelwise.display import format_count, format_person
 from labelwise.errors import BadInput, LabelwiseError, UnknownName
+from labelwise.files import JsonObject
 from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate_rows, read_table
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _ask_test_items(ledger: "Ledger", now: float, ids: tuple[int, ...]) -> "list
     from labelwise.rounds.default_strategies import BASELINE
 
     number = len(ledger.batches) + 1
-    info: dict[str, Any] = {"test": True}
+    info: JsonObject = {"test": True}
     return [Asked(now, number, ids, strategy=BASELINE, validation=ids, info=info)]
 
 
@@ -147,7 +148,7 @@ def _record_labels(
     """
     from labelwise.campaign.operations import label_events, skip_events
 
-    def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
+    def decide_label_events(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = record.settings_of(ledger)
         events: list[Event] = []
         counts: Counter[str] = Counter()
@@ -172,7 +173,7 @@ def _record_labels(
             counts[_classify_label_line(line, new, ledger)] += 1
         return events, counts
 
-    return record.commit(decide)
+    return record.commit(decide_label_events)
 
 
 def _check_told_item(item: int, ledger: "Ledger", known: Container[int], anything: bool) -> None:
@@ -345,7 +346,7 @@ def _read_label_studio_tasks(path: Path, tasks: list[Any]) -> tuple[list[LabelLi
     return lines, blank
 
 
-def _parse_task_annotation(where: str, item: int, annotation: dict[str, Any]) -> LabelLine:
+def _parse_task_annotation(where: str, item: int, annotation: JsonObject) -> LabelLine:
     by = (annotation.get("meta") or {}).get("by") or _name_label_studio_user(
         annotation.get("completed_by")
     )

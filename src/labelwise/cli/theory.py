@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from typer import Argument, Option
 
 from labelwise.cli.app import IdColumnOption, IdFileOption, JsonOption, LabelledOption, app
@@ -97,15 +97,12 @@ def _print_label_plan(found: "Plan", names: Sequence[str]) -> None:
     console.print(_make_plan_table(found, names, console.width))
     levels = ", ".join(f"{model.ridge:.3g}" for model in found.models)
     print(f"eff. d: sum of ridge leverage scores at lambda = {levels}")
-    labels = Table(box=SIMPLE_HEAD)
-    for name in ("method", "labels", "draws"):
-        labels.add_column(name, no_wrap=True)
-    labels.add_column("formula and kind")
+    rows = []
     for budget in found.budgets:
         about = f"{escape(budget.formula)}\n[dim]{escape(budget.guidance)}[/dim]"
         draws = f"{whole(budget.draws):,}" if budget.draws < 1e7 else f"{budget.draws:.1e}"
-        labels.add_row(budget.method, f"{whole(budget.labels):,}", draws, about)
-    console.print(labels)
+        rows.append((budget.method, f"{whole(budget.labels):,}", draws, about))
+    print_table(("method", "labels", "draws", "formula and kind"), rows)
     printed, proved = f"{whole(found.pool_printed):,}", f"{whole(found.pool_proved):,}"
     print(
         f"pool size: {printed} by K log d + K/error, {proved} by max(K log(20 d)/.0289, 2K/error)"
@@ -118,11 +115,13 @@ def _print_label_plan(found: "Plan", names: Sequence[str]) -> None:
 
 def _make_plan_table(found: "Plan", names: Sequence[str], width: int) -> Table:
     """Make a table with a row per model; it fits a terminal of 80 columns."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0) if width >= 100 else 0)
-    table.add_column("model", overflow="fold")  # long names continue on the next line
     head = ("cols", "rank", "eff. d", "K", "peak", "top 1%", "top 10%", "eff. n", "T", "bound")
-    for name in head:
-        table.add_column(name, no_wrap=True)
+    table = Table(
+        Column("model", overflow="fold"),  # long names continue on the next line
+        *(Column(name, no_wrap=True) for name in head),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0) if width >= 100 else 0,
+    )
     for name, model in zip(names, found.models, strict=True):
         table.add_row(
             escape(name),

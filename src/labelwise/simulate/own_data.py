@@ -26,7 +26,6 @@ import numpy as np
 from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
 from labelwise.media.folders import find_images
-from labelwise.media.images import IMAGE_SUFFIXES
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
     ARRAYS,
@@ -299,17 +298,14 @@ def _match_labels_to_images(folder: Path, paths: Sequence[str], file: Path) -> l
 
 def _find_class_folders(path: Path) -> tuple[list[str], list[str]]:
     """Paths of images, and the folder of each."""
-    found: list[tuple[str, str]] = []
-    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
-        found += [(str(file), folder.name) for file in files]
-    names = [name for _, name in found]
+    found = [image for image in find_images(path).paths if "/" in image]
+    names = [image.partition("/")[0] for image in found]
     if not found:
         raise BadInput(f"{path} has no images in folders; put them as {path}/class/image.png")
     if set(map(str.lower, names)) <= _PARTS:
         parts = ", ".join(dict.fromkeys(names))
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
-    return [file for file, _ in found], names
+    return [str(path / image) for image in found], names
 
 
 def _read_own_npy(path: Path, labels: str | None) -> LabelledArrays:

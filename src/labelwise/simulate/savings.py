@@ -141,23 +141,23 @@ def _compute_strategy_saving(
     seeds = find_shared_seeds(experiment, *pair)
     finals = experiment.finals(comparison.baseline)[seeds]
 
-    def needed(name: str, shares: Floats) -> Floats:
+    def resample_labels_needed(name: str, shares: Floats) -> Floats:
         return mean_labels_needed(experiment, name, seeds, shares, shares @ finals)
 
-    def saved(shares: Floats) -> Floats:
-        share: Floats = label_saving(*(needed(name, shares) for name in pair))
+    def resample_label_saving(shares: Floats) -> Floats:
+        share: Floats = label_saving(*(resample_labels_needed(name, shares) for name in pair))
         return share
 
     count = int(seeds.sum())
     ours, theirs = (
-        bootstrap(lambda shares, name=name: needed(name, shares), count)  # type: ignore[misc]
+        bootstrap(lambda shares, name=name: resample_labels_needed(name, shares), count)  # type: ignore[misc]
         for name in pair
     )
     return LabelSaving(
         comparison.strategy,
         ours,
         theirs.value,
-        bootstrap(saved, count),
+        bootstrap(resample_label_saving, count),
         float(finals.mean()),
         float(experiment.finals(comparison.strategy)[seeds].mean()),
         int(experiment.labels[-1]),

@@ -9,19 +9,19 @@ from labelwise.benchmark.frozen_run import (
     draw_frozen_pool,
     draw_stratified_items,
     make_frozen_head,
-    thin_classes_to_tail,
+    thin_class_sizes,
 )
 from labelwise.benchmark.labelling_run import ORACLE
-from labelwise.benchmark.protocols import get, read_experiments
+from labelwise.benchmark.protocols import get_experiment, read_experiments
 from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
 from labelwise.benchmark.studies.frozen import load_frozen_items
 from labelwise.errors import BadInput
-from labelwise.strategies import get_experiment as get_strategy
+from labelwise.strategies import get as get_strategy
 from tests.benchmark.tiny_runs import plain
 
 FROZEN = [entry for entry in read_experiments().values() if entry.study == "frozen"]
-DIGITS = replace(get("frozen-digits"), rounds=2)
+DIGITS = replace(get_experiment("frozen-digits"), rounds=2)
 
 
 def draw(protocol, seed):
@@ -59,7 +59,7 @@ def test_copies_repeat_every_item_under_other_ids():
 
 
 def test_new_test_items_for_every_seed_leave_the_pool():
-    protocol = get("frozen-diabetes")
+    protocol = get_experiment("frozen-diabetes")
     first, second = draw(protocol, 0), draw(protocol, 1)
     assert not np.array_equal(first.test_inputs, second.test_inputs)
     rows = {row.tobytes() for row in first.inputs}
@@ -69,7 +69,7 @@ def test_new_test_items_for_every_seed_leave_the_pool():
 
 def test_a_long_tail_has_the_wanted_ratio_and_keeps_every_class():
     targets = np.repeat(np.arange(5), 100)
-    kept = thin_classes_to_tail(targets, np.arange(500), 50, np.random.default_rng(0))
+    kept = thin_class_sizes(targets, np.arange(500), 50, np.random.default_rng(0))
     counts = np.sort(np.bincount(targets[kept], minlength=5))
     assert counts.tolist() == [2, 5, 14, 38, 100]
     assert len(set(kept.tolist())) == len(kept)

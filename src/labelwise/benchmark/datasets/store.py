@@ -37,9 +37,7 @@ def digest_dataset(arrays: DatasetArrays) -> str:
     return digest_named_arrays(_encode_dataset_texts(arrays))
 
 
-def write_npz_atomically(
-    path: Path, arrays: Mapping[str, Arrays], *, compress: bool = False
-) -> None:
+def write_npz_file(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = False) -> None:
     """Write arrays to an .npz file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save: Callable[..., None] = np.savez_compressed if compress else np.savez
@@ -50,7 +48,7 @@ def write_npz_atomically(
 def write_dataset(name: str, arrays: DatasetArrays, source: str) -> Path:
     """Store a data set in the cache."""
     notes = {"digest": np.array(digest_dataset(arrays)), "source": np.array(source)}
-    write_npz_atomically(find_cached_dataset(name), {**_encode_dataset_texts(arrays), **notes})
+    write_npz_file(find_cached_dataset(name), {**_encode_dataset_texts(arrays), **notes})
     return find_cached_dataset(name)
 
 

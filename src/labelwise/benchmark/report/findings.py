@@ -276,11 +276,11 @@ def _estimate_labels_needed(experiment: ExperimentRuns, name: str) -> Estimate |
     if not seeds.any() or not np.isfinite(_compute_share_target(experiment)):
         return None
 
-    def needed(shares: Floats) -> Floats:
+    def resample_labels_needed(shares: Floats) -> Floats:
         targets = _resample_share_targets(experiment, seeds, shares)
         return mean_labels_needed(experiment, name, seeds, shares, targets)
 
-    return bootstrap(needed, int(seeds.sum()))
+    return bootstrap(resample_labels_needed, int(seeds.sum()))
 
 
 def _estimate_label_saving(
@@ -292,14 +292,14 @@ def _estimate_label_saving(
     if not others or not seeds.any() or not np.isfinite(_compute_share_target(experiment)):
         return None
 
-    def saved(shares: Floats) -> Floats:
+    def resample_label_saving(shares: Floats) -> Floats:
         targets = _resample_share_targets(experiment, seeds, shares)
         ours = mean_labels_needed(experiment, name, seeds, shares, targets)
         theirs = [mean_labels_needed(experiment, other, seeds, shares, targets) for other in others]
         found: Floats = label_saving(ours, np.min(theirs, axis=0))
         return found
 
-    return bootstrap(saved, int(seeds.sum()))
+    return bootstrap(resample_label_saving, int(seeds.sum()))
 
 
 def find_shared_seeds(experiment: ExperimentRuns, *names: str) -> SeedMask:

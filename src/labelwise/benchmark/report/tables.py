@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +38,11 @@ class ReportTable:
     rows: tuple[tuple[TableCell, ...], ...]
 
 
-def _make_report_table(columns: Mapping[str, Sequence[TableCell] | None]) -> ReportTable:
-    """A table from its columns by head; columns that are None are left out."""
-    kept = {head: cells for head, cells in columns.items() if cells is not None}
-    return ReportTable(tuple(kept), tuple(zip(*kept.values(), strict=True)))
+def _make_report_table(*columns: tuple[str, Sequence[TableCell] | None]) -> ReportTable:
+    """A table from the heads and cells of its columns; those that are None are left out."""
+    kept = [(head, cells) for head, cells in columns if cells is not None]
+    rows = zip(*(cells for _, cells in kept), strict=True)
+    return ReportTable(tuple(head for head, _ in kept), tuple(rows))
 
 
 def make_area_table(findings: ExperimentFindings) -> ReportTable:
@@ -49,51 +50,39 @@ def make_area_table(findings: ExperimentFindings) -> ReportTable:
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     summaries = findings.summaries
     models = any(not math.isnan(entry.spread) for entry in findings.costs)
-    area_paper, final_paper = (findings.printed(name) for name in ("area", "final"))
     areas: list[TableCell] = [
         (unit.format(entry.area.value), f"± {unit.format(entry.area_deviation)}")
         if entry.area
         else NOTHING
         for entry in summaries
     ]
-    columns = {
-        "strategy": findings.names,
-        "runs": [str(entry.runs) for entry in summaries],
-        f"area, {unit.name}": areas,
-        _format_paper_head(area_paper): _format_paper_column(area_paper, findings.names),
-        f"{unit.name} at {experiment.labels[-1]:,} {experiment.axis}": [
-            _format_metric_cell(entry.final, unit) for entry in summaries
-        ],
-        "deviation over the models": (
-            [unit.format(entry.spread) for entry in findings.costs] if models else None
-        ),
-    }
-    table = _make_report_table(columns)
-    if final_paper is None:
-        return table
-    cells = _format_paper_column(final_paper, findings.names) or ()
-    rows = tuple((*row, cell) for row, cell in zip(table.rows, cells, strict=True))
-    return ReportTable((*table.head, _format_paper_head(final_paper)), rows)
+    finals = [_format_metric_cell(entry.final, unit) for entry in summaries]
+    spreads = [unit.format(entry.spread) for entry in findings.costs] if models else None
+    return _make_report_table(
+        ("strategy", findings.names),
+        ("runs", [str(entry.runs) for entry in summaries]),
+        (f"area, {unit.name}", areas),
+        _make_paper_column(findings, "area"),
+        (f"{unit.name} at {experiment.labels[-1]:,} {experiment.axis}", finals),
+        ("deviation over the models", spreads),
+        _make_paper_column(findings, "final"),
+    )
 
 
 def make_difference_table(
     comparisons: Sequence[StrategyComparison], unit: MetricUnit
 ) -> ReportTable:
     """Paired differences to one baseline."""
+    areas = [_format_metric_cell(entry.area.gain, unit, "+") for entry in comparisons]
+    finals = [_format_metric_cell(entry.final.gain, unit, "+") for entry in comparisons]
     return _make_report_table(
-        {
-            "strategy": [entry.strategy for entry in comparisons],
-            f"area, {unit.difference}": [
-                _format_metric_cell(entry.area.gain, unit, "+") for entry in comparisons
-            ],
-            f"at the end, {unit.difference}": [
-                _format_metric_cell(entry.final.gain, unit, "+") for entry in comparisons
-            ],
-            "ahead": [f"{entry.area.ahead} of {entry.area.seeds}" for entry in comparisons],
-            "p, sign flips": [format_p_value(entry.p_flip) for entry in comparisons],
-            "p, t test": [format_p_value(entry.p_t) for entry in comparisons],
-            "verdict": [entry.verdict.replace("unclear", "no evidence") for entry in comparisons],
-        }
+        ("strategy", [entry.strategy for entry in comparisons]),
+        (f"area, {unit.difference}", areas),
+        (f"at the end, {unit.difference}", finals),
+        ("ahead", [f"{entry.area.ahead} of {entry.area.seeds}" for entry in comparisons]),
+        ("p, sign flips", [format_p_value(entry.p_flip) for entry in comparisons]),
+        ("p, t test", [format_p_value(entry.p_t) for entry in comparisons]),
+        ("verdict", [entry.verdict.replace("unclear", "no evidence") for entry in comparisons]),
     )
 
 
@@ -101,64 +90,46 @@ def make_label_table(findings: ExperimentFindings) -> ReportTable:
     """Labels needed and saved."""
     unit, limit = MetricUnit(findings.experiment.metric), int(findings.experiment.labels[-1])
     summaries, shared = findings.summaries, not math.isnan(findings.target)
-    baseline = findings.baseline
+    needed = [_format_labels_cell(entry.needed, limit) for entry in summaries]
+    saved = [_format_saving_cell(entry, limit) for entry in summaries]
+    matched = [_format_labels_cell(entry.needed_baseline, limit) for entry in summaries]
+    baseline, target = findings.baseline, unit.format(findings.target)
     return _make_report_table(
-        {
-            "strategy": findings.names,
-            f"labels to {unit.format(findings.target)} (97 % of the best)": (
-                [_format_labels_cell(entry.needed, limit) for entry in summaries]
-                if shared
-                else None
-            ),
-            "saved against the best baseline": (
-                [_format_saving_cell(entry, limit) for entry in summaries]
-                if shared and baseline
-                else None
-            ),
-            f"labels to the final value of {baseline}": (
-                [_format_labels_cell(entry.needed_baseline, limit) for entry in summaries]
-                if baseline
-                else None
-            ),
-        }
+        ("strategy", findings.names),
+        (f"labels to {target} (97 % of the best)", needed if shared else None),
+        ("saved against the best baseline", saved if shared and baseline else None),
+        (f"labels to the final value of {baseline}", matched if baseline else None),
     )
 
 
 def make_cost_table(findings: ExperimentFindings) -> ReportTable:
     """Seconds and memory."""
-    printed, costs = findings.printed("seconds"), findings.costs
+    costs = findings.costs
     return _make_report_table(
-        {
-            "strategy": findings.names,
-            "first batch, s": [format_report_seconds(entry.first) for entry in costs],
-            _format_paper_head(printed): _format_paper_column(printed, findings.names),
-            "a batch, s": [format_report_seconds(entry.batch) for entry in costs],
-            "training a round, s": [format_report_seconds(entry.train) for entry in costs],
-            "peak memory, MB": [
-                _format_known_number(entry.megabytes, "{:,.0f}") for entry in costs
-            ],
-        }
+        ("strategy", findings.names),
+        ("first batch, s", [format_report_seconds(entry.first) for entry in costs]),
+        _make_paper_column(findings, "seconds"),
+        ("a batch, s", [format_report_seconds(entry.batch) for entry in costs]),
+        ("training a round, s", [format_report_seconds(entry.train) for entry in costs]),
+        ("peak memory, MB", [_format_known_number(entry.megabytes, "{:,.0f}") for entry in costs]),
     )
 
 
 def make_balance_table(findings: ExperimentFindings) -> ReportTable:
     """Class imbalance, and how evenly the picks are weighted."""
-    printed, costs = findings.printed("imbalance"), findings.costs
+    costs = findings.costs
     imbalance = [
         "a class is missing"
         if math.isinf(entry.imbalance)
         else _format_known_number(entry.imbalance)
         for entry in costs
     ]
+    shares = [_format_known_number(100 * entry.effective, "{:.0f} %") for entry in costs]
     return _make_report_table(
-        {
-            "strategy": findings.names,
-            f"imbalance at {findings.experiment.labels[-1]:,} labels": imbalance,
-            _format_paper_head(printed): _format_paper_column(printed, findings.names),
-            "effective share of a batch": [
-                _format_known_number(100 * entry.effective, "{:.0f} %") for entry in costs
-            ],
-        }
+        ("strategy", findings.names),
+        (f"imbalance at {findings.experiment.labels[-1]:,} labels", imbalance),
+        _make_paper_column(findings, "imbalance"),
+        ("effective share of a batch", shares),
     )
 
 
@@ -284,16 +255,15 @@ def _find_paper_value(table: PaperTable | None, strategy: str) -> PrintedValue |
     return table.values.get(strip_strategy_options(strategy)) if table else None
 
 
-def _format_paper_head(table: PaperTable | None) -> str:
-    return f"paper ({table.where})" if table else "paper"
-
-
-def _format_paper_column(table: PaperTable | None, names: Sequence[str]) -> list[TableCell] | None:
-    """The paper's values, or None if it prints nothing."""
+def _make_paper_column(
+    findings: ExperimentFindings, quantity: str
+) -> tuple[str, list[TableCell] | None]:
+    """Head and cells of the paper's values; None if it prints nothing."""
+    table = findings.printed(quantity)
     if table is None:
-        return None
+        return "paper", None
     cells: list[TableCell] = []
-    for name in names:
+    for name in findings.names:
         printed = _find_paper_value(table, name)
         if printed is None:
             cells.append(NOTHING)
@@ -301,4 +271,4 @@ def _format_paper_column(table: PaperTable | None, names: Sequence[str]) -> list
         value = f"{printed.value:,.0f}" if printed.value >= 1000 else f"{printed.value:.2f}"
         deviation = printed.deviation
         cells.append(value if deviation is None else (value, f"± {deviation:.2f}"))
-    return cells
+    return f"paper ({table.where})", cells

@@ -21,7 +21,7 @@ import numpy as np
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.datasets.store import write_npz_atomically
+from labelwise.benchmark.datasets.store import write_npz_file
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.encoders import encode_dataset_items
 from labelwise.benchmark.frozen_run import run_frozen_experiment
@@ -145,7 +145,7 @@ def store_frozen_features(
         "encoder_sha256": BUILT_IN[encoder].sha256,
         "licence": "the features follow the terms of the data set",
     }
-    write_npz_atomically(
+    write_npz_file(
         find_frozen_file(dataset, encoder, counts),
         {
             "about": np.array(json.dumps(about)),

@@ -68,7 +68,7 @@ class StudentProblem:
         inputs, values = self.inputs[ids], self.values[ids]
         shares = weights / weights.sum() / self.values.var()  # losses near 1, for the stopping rule
 
-        def loss(flat: Floats) -> tuple[float, Floats]:
+        def measure_student_loss(flat: Floats) -> tuple[float, Floats]:
             inner = np.tanh(inputs @ flat.reshape(self.first.shape).T)
             wrong = inner @ self.signs / np.sqrt(len(self.signs)) - values
             pulls = (shares * wrong)[:, None] * (self.signs * (1 - inner**2))
@@ -76,7 +76,9 @@ class StudentProblem:
             return float(shares @ wrong**2), slope.ravel()
 
         options = {"maxiter": STEPS, "ftol": 1e-12, "gtol": 1e-8}
-        found = minimize(loss, self.first.ravel(), jac=True, method="L-BFGS-B", options=options)
+        found = minimize(
+            measure_student_loss, self.first.ravel(), jac=True, method="L-BFGS-B", options=options
+        )
         parameters: Floats = found.x.reshape(self.first.shape)
         return parameters
 

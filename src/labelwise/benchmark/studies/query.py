@@ -7,12 +7,13 @@ training is not counted.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from labelwise.benchmark.benchmark_run import BatchSelector
 from labelwise.benchmark.devices import Device, DeviceClock, make_study_line
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_run_seed
 from labelwise.benchmark.models import train_on_first_labels
+from labelwise.benchmark.processes import keep_last_result
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import DataSplit, split_dataset
@@ -24,9 +25,6 @@ from labelwise.strategies import get
 
 NAMES = ("features", "logits", "probabilities")
 """Representations of the one pass."""
-
-_kept: dict[str, Any] = {}
-"""The last represented pool and its key."""
 
 
 class RepresentedPool(NamedTuple):
@@ -57,12 +55,7 @@ def query_first_batch(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> tuple[Selection, dict[str, float]]:
     """The first batch, and the seconds of training, representing and selecting."""
-    key = protocol, seed, device
-    if _kept.get("key") != key:
-        _kept.clear()  # free the memory of the old pool first
-        _kept["pool"] = _represent_query_pool(protocol, seed, device)
-        _kept["key"] = key
-    pool: RepresentedPool = _kept["pool"]
+    pool = _represent_query_pool(protocol, seed, device)
     strategy = get(entrant.strategy).with_options(**entrant.options)
     names = strategy.match_needs(dict.fromkeys(NAMES)) if strategy.needs else ()
     rows = {name: pool.rows[name] for name in names}
@@ -74,6 +67,7 @@ def query_first_batch(
     return picked, {**pool.seconds, "represent": represent, "select": clock.lap()}
 
 
+@keep_last_result
 def _represent_query_pool(protocol: Protocol, seed: int, device: Device) -> RepresentedPool:
     split = split_dataset(protocol, seed)
     clock = DeviceClock(device)

@@ -36,15 +36,11 @@ def study_ratio(
     for epochs in protocol.settings["epochs"]:
         trained = replace(protocol, learner={**protocol.learner, "epochs": epochs})
         (learner,) = train_on_first_labels(trained, split, device, seed).learners.values()
-        values = [
-            _measure_approximation_ratio(learner, split.inputs[draw], device) for draw in draws
-        ]
+        values = [_measure_batch_ratio(learner, split.inputs[draw], device) for draw in draws]
         yield epochs, float(np.mean(values))
 
 
-def _measure_approximation_ratio(
-    learner: BatchableLearner, inputs: Arrays, device: Device
-) -> float:
+def _measure_batch_ratio(learner: BatchableLearner, inputs: Arrays, device: Device) -> float:
     """``R`` of a batch, over the whole network, at the predicted labels."""
     names = ["gradient_norms", "gradient_products", "logits"]
     rows = {name: to_numpy(value) for name, value in learner.represent(inputs, names).items()}

@@ -21,13 +21,13 @@ Reference: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsificatio
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.models import train_on_first_labels
+from labelwise.benchmark.processes import keep_last_result
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
 from labelwise.selection.request import select
@@ -35,9 +35,6 @@ from labelwise.strategies import get
 
 GROUP_RATIO = 1.5
 """Ratio of the sizes of successive one-hot groups."""
-
-_kept: dict[str, Any] = {}
-"""The last problem of a trained network and its key; all strategies of a seed share it."""
 
 
 def study_recovery(
@@ -87,24 +84,19 @@ def make_recovery_problem(
     return features, values, features.shape[1]
 
 
+@keep_last_result
 def _make_trained_recovery_problem(
     protocol: Protocol, seed: int, device: Device
 ) -> tuple[Floats, Floats, int]:
-    """Features of a network trained on the first labels, and a bias.
+    """Features of a network trained on the first labels, and a bias, for all strategies of a seed.
 
     Constant columns are left out, but budgets count them: their number differs by seed, and the
     curves of the seeds are compared at the same numbers of labels.
     """
-    key = protocol, seed, device
-    if _kept.get("key") != key:
-        split = split_dataset(protocol, seed)
-        models = train_on_first_labels(protocol, split, device, seed)
-        rows = models.reader.represent(models.pool, ["features"])["features"]
-        features = np.asarray(to_numpy(rows), dtype=np.float64)
-        alive = features.std(axis=0) > 1e-6 * features.std()
-        columns = np.concatenate([features[:, alive], np.ones((len(features), 1))], axis=1)
-        values = np.eye(split.outputs)[split.targets]
-        _kept["key"] = key
-        _kept["problem"] = columns, values, features.shape[1] + 1
-    problem: tuple[Floats, Floats, int] = _kept["problem"]
-    return problem
+    split = split_dataset(protocol, seed)
+    models = train_on_first_labels(protocol, split, device, seed)
+    rows = models.reader.represent(models.pool, ["features"])["features"]
+    features = np.asarray(to_numpy(rows), dtype=np.float64)
+    alive = features.std(axis=0) > 1e-6 * features.std()
+    columns = np.concatenate([features[:, alive], np.ones((len(features), 1))], axis=1)
+    return columns, np.eye(split.outputs)[split.targets], features.shape[1] + 1

@@ -10,8 +10,7 @@ from sklearn.datasets import load_digits
 
 from labelwise.benchmark.frozen_run import draw_frozen_pool
 from labelwise.benchmark.labelling_run import LabelledPool
-from labelwise.demo.page import render_demo_page
-from labelwise.demo.runs import list_demo_strategies, make_demo_plan, run_demo
+from labelwise.demo import list_demo_strategies, make_demo_plan, render_demo_page, run_demo
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.rounds.default_strategies import DEMONSTRATED
 
