@@ -1,8 +1,7 @@
 """``labelwise export`` and ``labelwise report``: the labels as a file, and a page about them."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
@@ -25,12 +24,7 @@ if TYPE_CHECKING:
     from labelwise.campaign.project import Project
 
 
-class ExchangeFormat(StrEnum):
-    """Formats of `labelwise.campaign.exchange`."""
-
-    COCO = "coco"
-    CVAT = "cvat"
-    FIFTYONE = "fiftyone"
+ExchangeFormat = Literal["coco", "cvat", "fiftyone"]  # of `labelwise.campaign.exchange`
 
 
 @app.command("export")
@@ -121,7 +115,7 @@ def export_labels(
     warn_about_formulas(out, formulas)
 
 
-def _write_exchange_file(out: Path, form: "ExchangeFormat", project: "Project") -> None:
+def _write_exchange_file(out: Path, form: ExchangeFormat, project: "Project") -> None:
     """Write labels and open picks of images for another tool."""
     from labelwise.campaign.exchange import ImageLabel, write_image_labels
 
@@ -140,7 +134,7 @@ def _write_exchange_file(out: Path, form: "ExchangeFormat", project: "Project") 
         for item in items
     ]
     write_image_labels(
-        out, form.value, images, [str(name) for name in project.classes or ()], project.source
+        out, form, images, [str(name) for name in project.classes or ()], project.source
     )
     waiting = format_count(len(items) - len(labels), "open pick")
     print(f"{format_count(len(labels), 'label')} and {waiting} written to {out}")
