@@ -43,12 +43,8 @@ def ask_for_labels(
     batch: BatchOption = None,
     option: StrategyOptions = None,
     seed: SeedOption = None,
-    guesses: Annotated[
-        bool, Option("--guesses", help="Add the model's prediction and its confidence.")
-    ] = False,
-    ahead: Annotated[
-        bool, Option("--ahead", help="Select the next batch while the last one is still open.")
-    ] = False,
+    guesses: Annotated[bool, Option("--guesses", help="Add the model's predictions.")] = False,
+    ahead: Annotated[bool, Option("--ahead", help="Select while a batch is open.")] = False,
     lend: Annotated[
         int | None, Option("--lend", help="Write at most N items, reserved for --by.", metavar="N")
     ] = None,

@@ -153,12 +153,9 @@ def write_benchmark_report(
         Path | None, Option("--figures", help="Folder for the figures, as .svg and .png.")
     ] = None,
     baseline: Annotated[
-        list[str] | None,
-        Option(help="Strategy to compare with; may be repeated (default: random, badge)."),
+        list[str] | None, Option(help="Compare with it; may be repeated (default: random, badge).")
     ] = None,
-    up_to: Annotated[
-        int | None, Option("--up-to", help="Leave out rounds with more labels.")
-    ] = None,
+    up_to: Annotated[int | None, Option(help="Leave out rounds with more labels.")] = None,
 ) -> None:
     """Compare the strategies in results files: a summary, and one self-contained page with --out.
 

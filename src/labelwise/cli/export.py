@@ -30,9 +30,7 @@ ExchangeFormat = Literal["coco", "cvat", "fiftyone"]  # of `labelwise.campaign.e
 @app.command("export")
 def export_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl, .parquet or .json.")],
-    votes: Annotated[
-        bool, Option("--votes", help="Write a row per vote instead of per item.")
-    ] = False,
+    votes: Annotated[bool, Option("--votes", help="Write a row per vote.")] = False,
     predictions: Annotated[
         bool, Option("--predictions", help="Write every item with the model's prediction.")
     ] = False,

@@ -49,10 +49,7 @@ def select_items(
     strategy: Annotated[
         str, Option("--strategy", "-s", help="Selection strategy; see labelwise strategies.")
     ],
-    budget: Annotated[
-        int,
-        Option("--budget", "-b", help="Number of items to pick.", metavar="N"),
-    ],
+    budget: Annotated[int, Option("--budget", "-b", help="Number of picks.", metavar="N")],
     features: Annotated[
         Files | None,
         Argument(
@@ -89,17 +86,12 @@ def select_items(
     on: ClusterOption = None,
     actors: Annotated[int | None, Option(help="Number of Ray processes.")] = None,
     device: Annotated[str | None, Option(help="Device to compute on, such as cuda.")] = None,
-    memory: Annotated[
-        float | None,
-        Option(help="Memory limit (default: free memory).", metavar="GIB"),
-    ] = None,
+    memory: Annotated[float | None, Option(help="Limit (default: free).", metavar="GIB")] = None,
     resume: Annotated[
         str | None,
         Option(help="Folder for checkpoints; an interrupted selection continues from it."),
     ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print the plan and its cost; pick nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print only the plan and cost.")] = False,
 ) -> None:
     """Pick the items worth labelling, from .npy or .parquet files with one row per item.
 

@@ -59,12 +59,8 @@ def run_simulation(
     encoder: EncoderOption = "auto",
     strategies: StrategiesOption = None,
     seeds: SeedsOption = 5,
-    budget: Annotated[
-        int | None, Option(help="Labels in total (default: depends on the size).")
-    ] = None,
-    batch: Annotated[
-        int | None, Option(help="Labels per batch (default: depends on the size).")
-    ] = None,
+    budget: Annotated[int | None, Option(help="Labels in total (default: by size).")] = None,
+    batch: Annotated[int | None, Option(help="Labels per batch (default: by size).")] = None,
     rounds: Annotated[int | None, Option(help="Number of batches (default: 10).")] = None,
     test_share: Annotated[float, Option(help="Share of the items for testing.")] = 0.2,
     pool: Annotated[int, Option(help="Maximum number of items.")] = 20_000,

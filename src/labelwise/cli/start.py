@@ -55,13 +55,9 @@ def start_campaign(
         ),
     ] = None,
     batch: Annotated[int, Option("--batch", "-b", help="Items per batch.")] = 50,
-    regression: Annotated[
-        bool, Option("--regression", help="Labels are numbers, not classes.")
-    ] = False,
+    regression: Annotated[bool, Option("--regression", help="Labels are numbers.")] = False,
     overlap: Annotated[int, Option(help="Annotators per item.")] = 1,
-    validation: Annotated[
-        float, Option(help="Share of a batch drawn at random, to evaluate on.")
-    ] = 0.2,
+    validation: Annotated[float, Option(help="Random share of a batch to evaluate on.")] = 0.2,
     budget_labels: Annotated[int | None, Option(help="Maximum number of labels.")] = None,
     budget_money: Annotated[float | None, Option(help="Maximum cost.")] = None,
     budget_hours: Annotated[float | None, Option(help="Maximum hours of labelling.")] = None,
@@ -88,28 +84,14 @@ def start_campaign(
     out: Annotated[
         Path | None, Option("--out", "-o", help="Campaign folder (default: NAME.labelwise).")
     ] = None,
-    name: Annotated[
-        str | None, Option(help="Name of the campaign (default: that of the data).")
-    ] = None,
-    storage: Annotated[
-        str | None, Option(help="URL of the record (default: a file in the folder).")
-    ] = None,
-    labels: Annotated[
-        Path | None, Option(help="Labels that exist already, as for labelwise tell.")
-    ] = None,
-    guesses: Annotated[
-        Path | None, Option(help="Guesses of labels, shown until there is a model.")
-    ] = None,
-    test: Annotated[
-        Path | None, Option(help="Labelled test set among the items, only to evaluate on.")
-    ] = None,
+    name: Annotated[str | None, Option(help="Name (default: that of the data).")] = None,
+    storage: Annotated[str | None, Option(help="URL of the record (default: a file).")] = None,
+    labels: Annotated[Path | None, Option(help="Labels you have, as for labelwise tell.")] = None,
+    guesses: Annotated[Path | None, Option(help="Guesses, shown until there is a model.")] = None,
+    test: Annotated[Path | None, Option(help="Labels of items only to evaluate on.")] = None,
     skip_broken: SkipBrokenOption = False,
-    refresh: Annotated[
-        bool, Option("--refresh", help="Add new items to the existing campaign.")
-    ] = False,
-    moved: Annotated[
-        bool, Option("--moved", help="The data of the existing campaign moved to DIR|FILE.")
-    ] = False,
+    refresh: Annotated[bool, Option("--refresh", help="Add new items to the campaign.")] = False,
+    moved: Annotated[bool, Option("--moved", help="Its data moved to DIR|FILE.")] = False,
 ) -> None:
     """Create a campaign to label a folder of images, a table, or a file of features.
 

@@ -47,9 +47,7 @@ def tell_labels(
     file: Annotated[Path, Argument(help="File with labels.", metavar="FILE")],
     by: Annotated[str, Option("--by", help="Annotator, if the file does not name one.")] = "",
     id_column: IdColumnOption = None,
-    anything: Annotated[
-        bool, Option("--anything", help="Also accept labels of items that were not asked for.")
-    ] = False,
+    anything: Annotated[bool, Option("--anything", help="Accept items not asked for.")] = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Record the labels in a file: all of them, or none if one is wrong.
