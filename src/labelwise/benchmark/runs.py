@@ -53,7 +53,7 @@ class BenchmarkJob:
         """Identifies the run in a results file."""
         return make_run_key(self.protocol, self.entrant, self.seed)
 
-    def iterate_lines(
+    def iterate_new_rounds(
         self, splits: SplitCache, known: Sequence[RoundResult]
     ) -> Iterator[RoundResult]:
         """The lines that are not recorded yet."""
@@ -176,7 +176,7 @@ def _play_next_round(
             rest = _current[0][1]
         else:
             _current.clear()  # free the memory of the previous run first
-            rest = job.iterate_lines(_keep_splits(job.protocol, device), lines)
+            rest = job.iterate_new_rounds(_keep_splits(job.protocol, device), lines)
         _current.clear()  # an error leaves nothing to continue
         line = next(rest, None)
     except LabelwiseError as error:

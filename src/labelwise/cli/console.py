@@ -158,14 +158,14 @@ def _make_progress_printer(after: float) -> ProgressCallback:
     seen: dict[str, int] = {}
     begin = time.monotonic() + after
 
-    def print_tenth(stage: str, done: int, total: int) -> None:
+    def print_progress_tenth(stage: str, done: int, total: int) -> None:
         step = max(1, total // 10)
         due = done // step != seen.get(stage, 0) // step or done == total
         if done and due and time.monotonic() >= begin:
             print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
         seen[stage] = done
 
-    return print_tenth
+    return print_progress_tenth
 
 
 def warn_about_formulas(out: Path, formulas: int, remedy: str = "add --spreadsheet") -> None:

@@ -1,6 +1,6 @@
 """Descriptions of data sets, and the arrays that reading one returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from labelwise.media.packages import DataPackage
 
 Arrays = NDArray[Any]
 
-Files = Mapping[str, bytes]  # Contents of files by path, with ``/`` between folders
 MatchedFiles = Sequence[Sequence[tuple[str, bytes]]]
 """For each pattern of a layout, the paths and contents of the matching files, sorted by path."""
 

@@ -22,19 +22,14 @@ def find_cached_dataset(name: str) -> Path:
     return cache_folder() / f"{name}.npz"
 
 
-def digest_named_arrays(arrays: Mapping[str, Arrays]) -> str:
-    """SHA-256 of arrays with their names, types and shapes, as 64 hexadecimal digits."""
+def digest_dataset(arrays: DatasetArrays) -> str:
+    """SHA-256 of a data set's arrays with names, types and shapes, as 64 hexadecimal digits."""
     total = hashlib.sha256()
-    for key, array in arrays.items():
+    for key, array in _encode_dataset_texts(arrays).items():
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         total.update(f"{key} {plain.dtype.str} {array.shape}\n".encode())
         total.update(plain.reshape(-1).view(np.uint8).data)
     return total.hexdigest()
-
-
-def digest_dataset(arrays: DatasetArrays) -> str:
-    """The checksum of a data set."""
-    return digest_named_arrays(_encode_dataset_texts(arrays))
 
 
 def write_npz_file(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = False) -> None:

@@ -51,7 +51,7 @@ class Study(NamedTuple):
 def _study_values(study: ValueStudy, setting: str) -> Study:
     """A study that gives ``labels`` and value per entry of a setting or field; times its lines."""
 
-    def iterate_lines(
+    def iterate_study_lines(
         protocol: Protocol, entrant: Entrant, seed: int, device: Device
     ) -> Iterator[RoundResult]:
         clock = DeviceClock(device)
@@ -62,7 +62,7 @@ def _study_values(study: ValueStudy, setting: str) -> Study:
     def count_rounds(protocol: Protocol) -> int:
         return len(protocol.settings.get(setting) or getattr(protocol, setting))
 
-    return Study(iterate_lines, count_rounds)
+    return Study(iterate_study_lines, count_rounds)
 
 
 STUDIES = {
