@@ -19,7 +19,7 @@ demo: .venv/demo.stamp  ## set up, compare strategies on handwritten digits, wri
 	@echo "Next: open demo/report.html in a browser, then read README.md; make test runs all checks."
 
 label-demo: .venv/web.stamp  ## set up, open the labelling page on the digits, with a simulated second annotator
-	$(BIN)/python -m labelwise.demo.labelling
+	$(BIN)/python tools/label_demo.py
 
 test: check .venv/browser.stamp  ## set up, check and run the tests, without the slow ones
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -q -m "not slow"

@@ -18,8 +18,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_together
-from labelwise.benchmark.devices import DeviceClock, describe_device, find_device, move_items
+from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_batched_tasks
+from labelwise.benchmark.devices import (
+    DeviceClock,
+    describe_device,
+    find_benchmark_device,
+    move_items_to_device,
+)
 from labelwise.benchmark.networks import make_network
 from labelwise.learners.inputs import ItemSubset
 
@@ -59,7 +64,7 @@ def difference(one: list[TrainingTask], other: list[TrainingTask]) -> float:
 def measure(given: argparse.Namespace, count: int, device) -> dict:
     """Both ways in turns; one by one only as many networks as it takes to know their speed."""
     rng = np.random.default_rng(SEED)
-    pool = move_items(rng.normal(size=(POOL, 1, SIDE, SIDE)).astype(np.float32), device)
+    pool = move_items_to_device(rng.normal(size=(POOL, 1, SIDE, SIDE)).astype(np.float32), device)
     targets = rng.integers(CLASSES, size=POOL)
     together, alone = [], []
     few = min(count, given.alone)
@@ -67,7 +72,7 @@ def measure(given: argparse.Namespace, count: int, device) -> dict:
     for repeat in range(given.repeats + 1):
         batch, single = (tasks(given, many, pool, targets, device) for many in (count, few))
         clock = DeviceClock(device)
-        fit_together(batch, on_cpu=True, limit=count)
+        fit_batched_tasks(batch, on_cpu=True, limit=count)
         first = clock.lap()
         for task in single:
             task.fit()
@@ -102,7 +107,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    device = find_device(given.device)
+    device = find_benchmark_device(given.device)
     for count in given.networks:
         line = json.dumps(measure(given, count, device))
         print(line, flush=True)

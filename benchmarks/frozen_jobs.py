@@ -20,14 +20,14 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def read_jobs(path):
     """Experiment, entrant and seed of every run."""
     from labelwise.benchmark.protocol import Entrant
-    from labelwise.benchmark.protocols import get
+    from labelwise.benchmark.protocols import get_experiment
 
     for line in Path(path).read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         name, rest = line.split(maxsplit=1)
         wanted, seeds = rest.rsplit(maxsplit=1)
-        protocol = get(name)
+        protocol = get_experiment(name)
         first, _, last = seeds.partition("-")
         entrants = protocol.entrants
         if wanted != "all":
@@ -46,7 +46,7 @@ def work(jobs, lines):
     from frozen_peers import PEERS, play_peer
     from threadpoolctl import threadpool_limits
 
-    from labelwise.benchmark.results import format_line
+    from labelwise.benchmark.results import format_result_line
     from labelwise.benchmark.studies.frozen import study_frozen
 
     threadpool_limits(1)
@@ -62,7 +62,7 @@ def work(jobs, lines):
                 played = play_peer(protocol, entrant, seed)
             else:
                 played = study_frozen(protocol, entrant, seed, None)
-            found = [format_line(line) for line in played]
+            found = [format_result_line(line) for line in played]
         except Exception:
             note = traceback.format_exc()
         seconds = time.perf_counter() - begin

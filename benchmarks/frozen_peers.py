@@ -5,8 +5,8 @@ They see the rows scaled to length 1, as in their papers, and all classes for Pr
 
 import numpy as np
 
-from labelwise.benchmark.frozen_run import play_frozen
-from labelwise.benchmark.studies.frozen import load_items
+from labelwise.benchmark.frozen_run import run_frozen_experiment
+from labelwise.benchmark.studies.frozen import load_frozen_items
 from labelwise.selection.result import Selection
 
 
@@ -51,10 +51,10 @@ class PeerChooser:
 def play_peer(protocol, entrant, seed):
     """Rounds of buying labels with a strategy of a peer."""
     make = PEERS[entrant.strategy]
-    yield from play_frozen(
+    yield from run_frozen_experiment(
         protocol,
         entrant,
         seed,
-        load_items(protocol),
+        load_frozen_items(protocol),
         make_chooser=lambda *given: PeerChooser(make, given[2]),
     )

@@ -12,9 +12,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.protocols import get
-from labelwise.benchmark.studies.generation import generate_path
+from labelwise.benchmark.devices import find_benchmark_device
+from labelwise.benchmark.protocols import get_experiment
+from labelwise.benchmark.studies.generation import generate_dual_ascent
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--out", required=True, help="PNG file")
@@ -22,8 +22,8 @@ parser.add_argument("--images", type=int, default=6, help="number of rows")
 parser.add_argument("--seed", type=int, default=0)
 arguments = parser.parse_args()
 
-protocol = get("ally-fig1-generation")
-path, _ = generate_path(protocol, arguments.seed, find_device("cpu"))
+protocol = get_experiment("ally-fig1-generation")
+path, _ = generate_dual_ascent(protocol, arguments.seed, find_benchmark_device("cpu"))
 steps = protocol.settings["steps"]
 figure, axes = plt.subplots(
     arguments.images, len(steps), figsize=(1.1 * len(steps), 1.3 * arguments.images)

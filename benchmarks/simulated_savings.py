@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.report.figures import LIGHT, mean_band
+from labelwise.benchmark.report.figures import LIGHT, compute_mean_band
 from labelwise.cli import run
 
 COMMANDS = {
@@ -79,7 +79,7 @@ def draw_curves(out: Path) -> Figure:
             ("uherding", LIGHT.series[0], "labelwise default"),
             ("random", LIGHT.base, "random"),
         ):
-            shown, mean, low, high = mean_band(labels, 100 * curves[strategy])
+            shown, mean, low, high = compute_mean_band(labels, 100 * curves[strategy])
             axes.plot(shown, mean, color=colour, lw=2, label=words)
             axes.fill_between(shown, low, high, color=colour, alpha=0.15, lw=0)
         axes.set(title=TITLES[name], xlabel="labels", ylabel="accuracy, %")

@@ -22,23 +22,17 @@ from starlette.testclient import TestClient
 
 import labelwise
 from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry
-from labelwise.benchmark.report.thirds import (
-    format_experiment,
-    format_needed,
-    format_oracle,
-    format_overview,
-    format_summary,
-    read_frozen,
-)
+from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.results import read_results
 from labelwise.campaign import Project
 from labelwise.learner import REPRESENTATIONS
-from labelwise.simulate.savings import compute_savings, format_interval
+from labelwise.simulate.savings import compute_savings, format_saving_interval
 from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
-import paper_tables  # noqa: E402  a neighbour of this script
+import frozen_tables  # noqa: E402  neighbours of this script
+import paper_tables  # noqa: E402
 
 TABLE_NAMES = "strategies|representations|datasets|calls|packages|savings"
 KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) [a-z]+ [\w -]+?"
@@ -177,7 +171,7 @@ def _savings() -> str:
         for budget in (most // 2, most):
             (found,) = compute_savings([one for one in rounds if one.labels <= budget])
             needed, share = found.cells
-            saved = f"{share} ({format_interval(found.saved)})"
+            saved = f"{share} ({format_saving_interval(found.saved)})"
             lines.append(f"| {title} | {found.baseline:,.0f} | **{needed}** | {saved} |")
         begun = {one.strategy: [] for one in rounds}
         for one in rounds:
@@ -195,16 +189,16 @@ def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
     paths = [folder / f"{name}{more}.jsonl.gz" for name in names for more in ("", ".others")]
-    found = read_frozen(path for path in paths if path.is_file())
+    found = group_experiments(read_results(path for path in paths if path.is_file()))
+    if form == "table":
+        return "\n".join(map(frozen_tables.format_experiment, found))
     forms = {
-        "overview": format_overview,
-        "summary": format_summary,
-        "needed": format_needed,
-        "oracle": format_oracle,
+        "overview": frozen_tables.format_overview,
+        "summary": frozen_tables.format_summary,
+        "needed": frozen_tables.format_needed,
+        "oracle": frozen_tables.format_oracle,
     }
-    if form in forms:
-        return forms[form](found)
-    return "\n".join(map(format_experiment, found))
+    return forms[form](found)
 
 
 TABLES = {

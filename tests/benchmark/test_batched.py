@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_together, group_tasks
+from labelwise.benchmark.batched import (
+    BatchableLearner,
+    TrainingTask,
+    fit_batched_tasks,
+    group_batched_tasks,
+)
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.devices import move_items
+from labelwise.benchmark.devices import move_items_to_device
 from labelwise.benchmark.networks import make_network
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import ItemSubset
@@ -21,7 +26,7 @@ from labelwise.learners.stacked_training import train_together
 pytestmark = pytest.mark.usefixtures("double_precision")
 DIGITS = load("digits")
 CPU = torch.device("cpu")
-POOLS = [move_items(DIGITS.inputs, CPU), move_items(DIGITS.inputs.copy(), CPU)]
+POOLS = [move_items_to_device(DIGITS.inputs, CPU), move_items_to_device(DIGITS.inputs.copy(), CPU)]
 SGD = {"optimizer": "sgd", "lr": 0.01, "weight_decay": 5e-4, "epochs": 6, "batch_size": 32}
 MODES = ("one pool", "two pools", "arrays")
 
@@ -68,7 +73,7 @@ def check_same(together, alone):
 @pytest.mark.parametrize("mode", MODES)
 def test_networks_with_labels_of_their_own_are_those_trained_one_by_one(mode):
     together, alone = tasks(mode), tasks(mode)
-    reports = fit_together(together, on_cpu=True)
+    reports = fit_batched_tasks(together, on_cpu=True)
     for report, task in zip(reports, alone, strict=True):
         own = task.fit()
         assert report.loss == pytest.approx(own.loss, abs=1e-8)
@@ -93,7 +98,7 @@ def test_networks_with_labels_of_their_own_are_those_trained_one_by_one(mode):
 )
 def test_all_ways_of_training_give_what_one_by_one_gives(options):
     together, alone = tasks(**options), tasks(**options)
-    fit_together(together, on_cpu=True)
+    fit_batched_tasks(together, on_cpu=True)
     for task in alone:
         task.fit()
     check_same(together, alone)
@@ -111,7 +116,7 @@ def test_every_network_stops_by_its_own_validation_items():
         return parts
 
     together, alone = made(), made()
-    reports = fit_together(together, on_cpu=True)
+    reports = fit_batched_tasks(together, on_cpu=True)
     steps = [task.fit().steps for task in alone]
     assert [report.steps for report in reports] == steps and len(set(steps)) > 1
     assert all(report.converged and report.validation_labels == 50 for report in reports)
@@ -121,7 +126,7 @@ def test_every_network_stops_by_its_own_validation_items():
 def test_networks_that_are_trained_on_go_on_together():
     together, alone = tasks(warm_start=True), tasks(warm_start=True)
     for _ in range(2):
-        fit_together(together, on_cpu=True)
+        fit_batched_tasks(together, on_cpu=True)
         for task in alone:
             task.fit()
     check_same(together, alone)
@@ -130,12 +135,12 @@ def test_networks_that_are_trained_on_go_on_together():
 def test_only_networks_of_one_kind_and_size_are_put_together():
     mixed = [*tasks(), *tasks(labels=40), *tasks(network="mlp", count=1)]
     mixed += tasks(members=Stepping(), count=2)
-    groups = group_tasks(mixed, on_cpu=True, limit=3)
+    groups = group_batched_tasks(mixed, on_cpu=True, limit=3)
     assert groups == [[0, 1, 2], [3], [4, 5, 6], [7], [8], [9], [10]]
-    reports = fit_together(mixed, on_cpu=True, limit=3)
+    reports = fit_batched_tasks(mixed, on_cpu=True, limit=3)
     assert [report.training_labels for report in reports] == [70] * 4 + [40] * 4 + [70] * 3
     # On a CPU nothing is gained, unless it is asked for.
-    assert group_tasks(mixed) == [[number] for number in range(11)]
+    assert group_batched_tasks(mixed) == [[number] for number in range(11)]
 
 
 def test_members_that_only_look_at_the_end_are_there_after_a_batched_training():
@@ -144,7 +149,7 @@ def test_members_that_only_look_at_the_end_are_there_after_a_batched_training():
         TrainingTask(learner(members=LaplaceMembers(count=5)), *astuple(task)) for task in together
     ]
     assert not own[0].learner.alone and learner(members=Stepping()).alone
-    fit_together(own, on_cpu=True)
+    fit_batched_tasks(own, on_cpu=True)
     rows = own[0].learner.represent(DIGITS.inputs[:7], ["member_probabilities"])
     assert rows["member_probabilities"].shape == (7, 5, 10)
 
@@ -180,8 +185,8 @@ def test_members_that_look_at_epochs_see_in_a_batch_what_they_see_alone():
         ]
 
     together, alone = made(), made()
-    assert group_tasks(together, on_cpu=True) == [[0, 1, 2]]
-    fit_together(together, on_cpu=True)
+    assert group_batched_tasks(together, on_cpu=True) == [[0, 1, 2]]
+    fit_batched_tasks(together, on_cpu=True)
     for task in alone:
         task.fit()
     for number in (0, 2):

@@ -5,7 +5,11 @@ import pytest
 
 from labelwise.benchmark import encoders
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.encoders import _count_words, choose_rows, encode
+from labelwise.benchmark.encoders import (
+    _fit_tfidf_encoder,
+    choose_encoded_rows,
+    encode_dataset_items,
+)
 from labelwise.encoders import encode as encode_items
 from labelwise.encoders.registry import BuiltInEncoder
 from labelwise.errors import BadInput
@@ -23,7 +27,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_features_belong_to_the_rows_that_are_given_with_them():
-    found, data = encode(NAMES[0], "digits", counts=COUNTS), load("digits")
+    found, data = encode_dataset_items(NAMES[0], "digits", counts=COUNTS), load("digits")
     for rows, features, inputs in (
         (found.rows, found.features, data.inputs),
         (found.test_rows, found.test_features, data.test_inputs),
@@ -33,52 +37,52 @@ def test_features_belong_to_the_rows_that_are_given_with_them():
 
 
 def test_a_part_of_a_sorted_data_set_has_all_classes():
-    rows = choose_rows(1000, 200)
+    rows = choose_encoded_rows(1000, 200)
     assert len(set(rows.tolist())) == 200 and (np.diff(rows) > 0).all()
     sorted_classes = np.arange(1000) // 100
     assert np.bincount(sorted_classes[rows]).min() >= 8
 
 
 def test_more_items_include_the_fewer():
-    assert set(choose_rows(500, 50)) < set(choose_rows(500, 80))
-    assert choose_rows(30, 100).tolist() == list(range(30))
+    assert set(choose_encoded_rows(500, 50)) < set(choose_encoded_rows(500, 80))
+    assert choose_encoded_rows(30, 100).tolist() == list(range(30))
 
 
 def test_the_second_time_nothing_is_computed(folder):
-    first = encode(NAMES[0], "digits", counts=COUNTS)
+    first = encode_dataset_items(NAMES[0], "digits", counts=COUNTS)
     (path,) = folder.iterdir()
     before = path.stat()
-    again = encode(NAMES[0], "digits", counts=COUNTS)
+    again = encode_dataset_items(NAMES[0], "digits", counts=COUNTS)
     np.testing.assert_array_equal(again.features, first.features)
     assert path.stat().st_ino == before.st_ino and path.stat().st_mtime_ns == before.st_mtime_ns
 
 
 @pytest.mark.parametrize("kept", [b"", b"half"])
 def test_damaged_features_are_refused(folder, kept):
-    encode(NAMES[0], "digits", counts=COUNTS)
+    encode_dataset_items(NAMES[0], "digits", counts=COUNTS)
     (path,) = folder.iterdir()
     path.write_bytes(kept)
     with pytest.raises(BadInput, match="damaged"):
-        encode(NAMES[0], "digits", counts=COUNTS)
+        encode_dataset_items(NAMES[0], "digits", counts=COUNTS)
 
 
 def test_features_of_another_version_of_the_encoder_are_refused(folder, monkeypatch):
-    encode(NAMES[0], "digits", counts=COUNTS)
+    encode_dataset_items(NAMES[0], "digits", counts=COUNTS)
     known = BuiltInEncoder(NAMES[0], "images", 6, 0, "toy", sha256="0" * 64)
     monkeypatch.setitem(encoders.BUILT_IN, NAMES[0], known)
     with pytest.raises(BadInput, match="another version of the encoder; remove it"):
-        encode(NAMES[0], "digits", counts=COUNTS)
+        encode_dataset_items(NAMES[0], "digits", counts=COUNTS)
 
 
 @pytest.mark.parametrize(("name", "dataset"), [("tfidf_50", "digits"), ("minilm", "digits")])
 def test_items_of_another_kind_are_refused(name, dataset):
     with pytest.raises(BadInput, match="encode"):
-        encode(name, dataset)
+        encode_dataset_items(name, dataset)
 
 
 @pytest.mark.parametrize("letters", [False, True])
 def test_texts_with_common_words_are_near(letters):
-    call = _count_words(np.array(TEXTS * 3, object), 3, letters=letters)
+    call = _fit_tfidf_encoder(np.array(TEXTS * 3, object), 3, letters=letters)
     found = call(np.array(["cat dog sat", "dog cat", "planets moons"], object))
     assert found.shape == (3, 3) and found.dtype == np.float32
     near, far = (float(found[0] @ found[other]) for other in (1, 2))

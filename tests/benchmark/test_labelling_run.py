@@ -7,7 +7,7 @@ from labelwise.benchmark.labelling_run import (
     LabelledPool,
     OracleChooser,
     StrategyChooser,
-    buy_labels,
+    buy_label_batches,
     measure_head,
 )
 from labelwise.benchmark.protocol import Entrant
@@ -31,7 +31,7 @@ def make_probe():
 
 def buy(pool, name, seed=0, **options):
     return list(
-        buy_labels(
+        buy_label_batches(
             pool,
             make_probe,
             StrategyChooser(Entrant(name)),
@@ -73,7 +73,7 @@ def test_weights_reach_the_training_only_on_request(pool):
     for weighted in (False, True):
         given = []
         chooser = StrategyChooser(Entrant("lewis"))
-        (step,) = buy_labels(
+        (step,) = buy_label_batches(
             pool,
             lambda: RecordingProbe(classes=3),
             chooser,

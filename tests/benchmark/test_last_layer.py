@@ -7,8 +7,13 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from labelwise.benchmark.batched import LastLayerLearner, TrainingTask, fit_together, solve_ridge
-from labelwise.benchmark.networks import make_linear
+from labelwise.benchmark.batched import (
+    LastLayerLearner,
+    TrainingTask,
+    fit_batched_tasks,
+    solve_last_layer_ridge,
+)
+from labelwise.benchmark.networks import make_linear_network
 
 
 def problem(outputs=1, count=200, width=6):
@@ -23,7 +28,7 @@ def problem(outputs=1, count=200, width=6):
 def test_the_fit_is_where_the_gradient_of_training_vanishes(outputs, decay):
     rows, values, weights = problem(outputs)
     learner = LastLayerLearner(
-        partial(make_linear, 6, outputs), kind=1, loss="mse", weight_decay=decay
+        partial(make_linear_network, 6, outputs), kind=1, loss="mse", weight_decay=decay
     )
     learner.fit(rows, values, weights, seed=0)
     module = learner.module.double()
@@ -40,15 +45,17 @@ def test_without_an_intercept_to_decay_it_is_scikit_learns_ridge():
     rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1).astype(np.float64)
     twin = Ridge(alpha=0.05 * weights.sum(), fit_intercept=False)
     twin.fit(rows, values[:, 0], sample_weight=weights)
-    np.testing.assert_allclose(solve_ridge(rows[:, :-1], values, weights, 0.1)[:, 0], twin.coef_)
+    np.testing.assert_allclose(
+        solve_last_layer_ridge(rows[:, :-1], values, weights, 0.1)[:, 0], twin.coef_
+    )
 
 
 def test_rare_large_features_and_repeated_ones_do_no_harm():
     rows, values, _ = problem()
     rows = np.concatenate([rows, rows[:, :1], np.zeros((200, 2), np.float32)], axis=1)
     rows[7, -1] = 1e4
-    learner = LastLayerLearner(partial(make_linear, 9, 1), kind=1, loss="mse")
+    learner = LastLayerLearner(partial(make_linear_network, 9, 1), kind=1, loss="mse")
     task = TrainingTask(learner, rows, values, None, 0)
-    (report,) = fit_together([task, task], on_cpu=True)[:1]
+    (report,) = fit_batched_tasks([task, task], on_cpu=True)[:1]
     assert report.loss == pytest.approx(np.square(learner.predict(rows) - values).mean(), rel=1e-3)
     assert report.loss < 0.1 * values.var()

@@ -5,7 +5,13 @@ import torch
 from torch import nn
 
 from labelwise.benchmark import networks
-from labelwise.benchmark.networks import FAMILY, NETWORKS, VARIANTS, crop_and_flip, make_network
+from labelwise.benchmark.networks import (
+    FAMILY,
+    NETWORKS,
+    VARIANTS,
+    crop_and_flip_images,
+    make_network,
+)
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.gradients import gradient_norms
 from labelwise.learners.network import find_head
@@ -92,7 +98,7 @@ def test_augmented_images_are_shifted_or_flipped_copies():
     image = torch.arange(1.0, 65).reshape(1, 1, 8, 8)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        several = crop_and_flip(image.repeat(200, 1, 1, 1))
+        several = crop_and_flip_images(image.repeat(200, 1, 1, 1))
     padded = nn.functional.pad(torch.cat([image, image.flip(-1)]), (1, 1, 1, 1))[:, 0].numpy()
     allowed = {
         padded[flip, down : down + 8, right : right + 8].tobytes()

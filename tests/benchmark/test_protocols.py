@@ -1,4 +1,4 @@
-"""The experiments as data: what the papers say, what is reduced, and how data are divided."""
+"""The read_experiments as data: what the papers say, what is reduced, and how data are divided."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from labelwise.benchmark import splits
 from labelwise.benchmark.datasets import CATALOGUE
 from labelwise.benchmark.networks import FAMILY, NETWORKS, make_network
 from labelwise.benchmark.protocol import SCALES, Entrant, change_protocol
-from labelwise.benchmark.protocols import experiments, get
-from labelwise.benchmark.splits import check_data, split_dataset
+from labelwise.benchmark.protocols import get_experiment, read_experiments
+from labelwise.benchmark.splits import check_protocol_data, split_dataset
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, UnknownName
 from labelwise.strategies import get as get_strategy
@@ -22,19 +22,21 @@ NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 spars
     lewis-fig1-growth lewis-fig2-vanilla lewis-fig3-finetune lewis-table5-imbalance
     bss-recovery""".split()
 
-TINY = change_protocol(get("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100)
+TINY = change_protocol(
+    get_experiment("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100
+)
 
 
 def test_all_experiments_that_the_papers_have_a_protocol_for_are_there():
-    assert set(NAMED) <= set(experiments())
-    for name, found in experiments().items():
+    assert set(NAMED) <= set(read_experiments())
+    for name, found in read_experiments().items():
         assert found.name == name and found.paper and found.about
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", read_experiments())
 def test_an_experiment_names_what_exists_at_every_scale(name):
     for scale in SCALES:
-        found = get(name).at(scale)
+        found = get_experiment(name).at(scale)
         assert found.scale == scale
         assert set(found.networks) <= set(NETWORKS)
         if found.study is not None:
@@ -51,7 +53,7 @@ def test_an_experiment_names_what_exists_at_every_scale(name):
 
 def test_networks_take_the_rows_of_a_table_at_every_scale():
     tables = {name for name, entry in CATALOGUE.items() if len(entry.shape) == 1}
-    found = [entry for entry in experiments().values() if entry.dataset in tables]
+    found = [entry for entry in read_experiments().values() if entry.dataset in tables]
     assert len(found) >= 2
     for entry in found:
         for scale in SCALES:
@@ -59,9 +61,9 @@ def test_networks_take_the_rows_of_a_table_at_every_scale():
                 make_network(name, CATALOGUE[entry.dataset].shape, 1)
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", read_experiments())
 def test_a_reduction_changes_something_and_says_so(name):
-    full = get(name)
+    full = get_experiment(name)
     for scale, reduction in full.scales.items():
         reduced = full.at(scale)
         assert reduction.reduced and reduction.reduced in reduced.reduced
@@ -70,7 +72,7 @@ def test_a_reduction_changes_something_and_says_so(name):
 
 
 def test_table_2_is_as_the_paper_prints_it():
-    found = get("sparse-table2-mnist")
+    found = get_experiment("sparse-table2-mnist")
     assert (found.start, found.batch, found.rounds, found.seeds) == (40, 40, 15, 5)
     assert found.networks == ("lenet5",) and found.reduced == ""
     wanted = {"epochs": 150, "batch_size": 32, "optimizer": "sgd", "lr": 0.01}
@@ -81,17 +83,17 @@ def test_table_2_is_as_the_paper_prints_it():
 
 
 def test_a_change_of_scale_keeps_the_learners_other_settings():
-    small = get("sparse-table2-mnist").at("small")
+    small = get_experiment("sparse-table2-mnist").at("small")
     assert small.learner["epochs"] < 150 and small.learner["lr"] == 0.01
 
 
 def test_the_lewis_experiments_use_the_whole_family():
-    assert set(get("lewis-fig2-vanilla").networks) == set(FAMILY) and len(FAMILY) >= 12
-    assert get("lewis-fig2-vanilla").network == f"{len(FAMILY)} networks"
+    assert set(get_experiment("lewis-fig2-vanilla").networks) == set(FAMILY) and len(FAMILY) >= 12
+    assert get_experiment("lewis-fig2-vanilla").network == f"{len(FAMILY)} networks"
 
 
 def test_entrants_are_chosen_by_the_name_of_the_strategy():
-    gamma = get("dynamics-fig5-gamma")
+    gamma = get_experiment("dynamics-fig5-gamma")
     chosen = gamma.choose_entrants(["dynamics", "badge", "dynamics"])
     assert [entrant.label for entrant in chosen] == [
         "dynamics (gamma=0.0)",
@@ -108,8 +110,11 @@ def test_entrants_are_chosen_by_the_name_of_the_strategy():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: get("sparse-table2-mnits"), "did you mean sparse-table2-mnist?"),
-        (lambda: get("sparse-table2-mnist").at("tiny"), "choose from small, medium, full"),
+        (lambda: get_experiment("sparse-table2-mnits"), "did you mean sparse-table2-mnist?"),
+        (
+            lambda: get_experiment("sparse-table2-mnist").at("tiny"),
+            "choose from small, medium, full",
+        ),
         (lambda: change_protocol(TINY, epochs=3), "a protocol has no 'epochs'"),
         (lambda: change_protocol(TINY, weights="loss"), "weights must be one of none, mean, sum"),
         (lambda: change_protocol(TINY, metric="f1"), "there is no metric 'f1'"),
@@ -145,10 +150,10 @@ def test_a_seed_decides_the_division_and_nothing_else_does():
 
 
 def test_images_are_standardised_by_the_training_items():
-    data = splits.load_standardized("digits")
+    data = splits.load_standardized_dataset("digits")
     assert abs(data.inputs.mean()) < 1e-5 and abs(data.inputs.std() - 1) < 1e-5
     assert data.inputs.dtype == np.float32 and data.targets.dtype == np.int64
-    table = splits.load_standardized("diabetes")
+    table = splits.load_standardized_dataset("diabetes")
     np.testing.assert_allclose(table.inputs.std(axis=0), 1, atol=1e-4)
     np.testing.assert_allclose(table.targets.std(axis=0), 1, atol=1e-4)
 
@@ -163,21 +168,24 @@ def test_copies_have_ids_of_their_own_and_the_same_content():
 
 def test_data_that_do_not_suit_are_refused_before_the_work():
     with pytest.raises(BadInput, match="measures accuracy; diabetes is a regression"):
-        check_data(TINY.on("diabetes"))
+        check_protocol_data(TINY.on("diabetes"))
     with pytest.raises(BadInput, match=r"buys 18000 labels, and digits leaves a pool of 437"):
-        check_data(get("sparse-table2-cifar10").on("digits"))
+        check_protocol_data(get_experiment("sparse-table2-cifar10").on("digits"))
     with pytest.raises(BadInput, match="newsgroups has texts"):
-        check_data(TINY.on("newsgroups"))
+        check_protocol_data(TINY.on("newsgroups"))
 
 
 def test_a_data_set_that_is_not_at_hand_is_an_error_that_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("LABELWISE_DATA", str(tmp_path))
     with pytest.raises(BadInput, match="run labelwise data fetch mnist"):
-        check_data(get("sparse-table2-mnist"))
+        check_protocol_data(get_experiment("sparse-table2-mnist"))
 
 
 def test_the_ablation_has_both_terms_in_balance_and_as_printed():
-    found = {(e.strategy, *sorted(e.options.items())) for e in get("sparse-fig4-ablation").entrants}
+    found = {
+        (e.strategy, *sorted(e.options.items()))
+        for e in get_experiment("sparse-fig4-ablation").entrants
+    }
     for name, alpha, beta in (("sparse_greedy", 2.0, 0.5), ("sparse_iht", 1.0, 1e-3)):
         assert (name, ("beta", beta), ("relative_alpha", 0.003)) in found
         assert (name, ("alpha", alpha), ("beta", beta), ("sigma_scale", "paper")) in found
@@ -186,5 +194,5 @@ def test_the_ablation_has_both_terms_in_balance_and_as_printed():
 def test_columns_in_small_units_are_standardised():
     rows = np.random.default_rng(0).normal(2e-9, 1e-9, size=(300, 1)) * np.ones((1, 2))
     rows[:, 1] = 7.0
-    found = splits._fit_scale(rows)(rows)
+    found = splits._fit_input_scale(rows)(rows)
     assert found[:, 0].std() == pytest.approx(1, rel=1e-4) and (found[:, 1] == 0).all()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from labelwise.benchmark.results import (
     RoundResult,
     append_result,
-    format_line,
-    parse_line,
+    format_result_line,
+    parse_result_line,
     read_results,
 )
 from labelwise.errors import BadInput, LabelwiseWarning
@@ -77,14 +77,14 @@ def test_a_line_holds_the_documented_names_and_the_format(path):
 @given(st.floats(), st.one_of(st.none(), st.floats()))
 def test_numbers_that_json_lacks_survive(value, imbalance):
     entry = make_round(0, value=value, imbalance=imbalance)
-    line = format_line(entry)
+    line = format_result_line(entry)
     assert not re.search(r"[:,] (NaN|-?Infinity)", line)
-    assert repr(parse_line(line)) == repr(entry)
+    assert repr(parse_result_line(line)) == repr(entry)
 
 
 def test_numbers_of_numpy_are_written_as_numbers():
     entry = make_round(0, value=np.float32(0.5), picks=np.array([4, 2]), options={"k": np.int64(3)})
-    assert parse_line(format_line(entry)) == make_round(
+    assert parse_result_line(format_result_line(entry)) == make_round(
         0, value=0.5, picks=(4, 2), options={"k": 3}
     )
 
@@ -92,7 +92,7 @@ def test_numbers_of_numpy_are_written_as_numbers():
 def test_an_unfinished_last_line_is_left_out_and_said(path):
     append_result(path, make_round(0))
     with path.open("a") as file:
-        file.write(format_line(make_round(1))[:40])
+        file.write(format_result_line(make_round(1))[:40])
     with pytest.warns(LabelwiseWarning, match="line 2 of .* is unfinished"):
         assert read_results(path) == [make_round(0)]
 
@@ -100,10 +100,10 @@ def test_an_unfinished_last_line_is_left_out_and_said(path):
 def test_appending_cuts_an_unfinished_line_off_and_says_so(path):
     append_result(path, make_round(0, picks=tuple(range(3000)), weights=None))
     before = path.read_bytes()
-    path.write_bytes(before + format_line(make_round(1, picks=tuple(range(5000)))).encode())
+    path.write_bytes(before + format_result_line(make_round(1, picks=tuple(range(5000)))).encode())
     with pytest.warns(LabelwiseWarning, match="unfinished line; they were cut off"):
         append_result(path, make_round(1))
-    assert path.read_bytes() == before + format_line(make_round(1)).encode() + b"\n"
+    assert path.read_bytes() == before + format_result_line(make_round(1)).encode() + b"\n"
 
 
 def test_a_file_with_nothing_but_an_unfinished_line_starts_anew(path):
@@ -131,7 +131,7 @@ def test_a_file_with_nothing_but_an_unfinished_line_starts_anew(path):
     ],
 )
 def test_other_corruption_is_refused_with_its_line_number(path, change, words):
-    lines = [format_line(make_round(number)) for number in range(3)]
+    lines = [format_result_line(make_round(number)) for number in range(3)]
     path.parent.mkdir()
     path.write_text("\n".join([lines[0], change(lines[1]), lines[2], ""]))
     with pytest.raises(BadInput, match=f"line 2 of .*results.jsonl .*{words}"):
@@ -172,8 +172,8 @@ def test_runs_differ_by_options_but_not_by_their_order():
 
 
 def test_a_line_from_before_the_code_was_noted_is_read():
-    line = json.loads(format_line(FULL))
+    line = json.loads(format_result_line(FULL))
     del line["code"]
-    old = parse_line(json.dumps(line))
+    old = parse_result_line(json.dumps(line))
     assert old.code == "" and old.key == FULL.key
-    assert FULL.code == parse_line(format_line(FULL)).code == "0.1.0+0123456789ab"
+    assert FULL.code == parse_result_line(format_result_line(FULL)).code == "0.1.0+0123456789ab"

@@ -7,10 +7,10 @@ import pytest
 
 import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
 from labelwise.benchmark import benchmark_run, models
-from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
-from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.lines import describe_code
-from labelwise.benchmark.models import network_seeds
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_benchmark_runs
+from labelwise.benchmark.devices import find_benchmark_device
+from labelwise.benchmark.lines import describe_code_version
+from labelwise.benchmark.models import draw_network_seeds
 from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.results import append_result, read_results
 from labelwise.benchmark.runs import run_experiment
@@ -36,7 +36,7 @@ def test_every_round_is_a_complete_line(tmp_path):
         assert set(line.seconds) == {"train", "represent", "select"} and line.seconds["train"] > 0
         assert line.peak_megabytes > 50 and line.imbalance >= 1 and line.started
         assert set(line.versions) == {"labelwise", "torch", "numpy"}
-        assert line.code == describe_code()
+        assert line.code == describe_code_version()
     assert margin[0].weights is None and margin[0].effective_size is None
     assert len(sparse[0].weights) == 10 and 1 <= sparse[0].effective_size <= 10.001
     assert margin[0].validation_labels == 0  # only a calibration spends those labels
@@ -51,8 +51,10 @@ def test_the_measurement_is_the_accuracy_of_the_network_trained_on_what_was_boug
     bought = np.concatenate([scene.first, *(line.picks for line in lines[:1])]).astype(int)
     assert len(set(bought.tolist())) == 40 and np.isin(bought, scene.ids).all()
     places = scene.find_positions(bought)
-    stage = SplitCache(protocol, find_device("cpu"))
-    learner = models.make_models(protocol, Entrant("badge"), scene, stage.device).learners["mlp"]
+    stage = SplitCache(protocol, find_benchmark_device("cpu"))
+    learner = models.make_benchmark_networks(
+        protocol, Entrant("badge"), scene, stage.device
+    ).learners["mlp"]
     seed = int(np.random.SeedSequence([0, 1, benchmark_run.TRAINING]).generate_state(1)[0])
     learner.fit(scene.inputs[places], scene.targets[places], seed=seed)
     right = learner.predict(scene.test_inputs) == scene.test_targets
@@ -89,8 +91,8 @@ def test_all_strategies_of_a_seed_begin_alike(tmp_path):
 
 def weights_of(protocol, entrant):
     """What the second round trains with."""
-    run = BenchmarkRun(SplitCache(protocol, find_device("cpu")), entrant, 0)
-    lines = play_runs([run])
+    run = BenchmarkRun(SplitCache(protocol, find_benchmark_device("cpu")), entrant, 0)
+    lines = play_benchmark_runs([run])
     line = next(lines)
     return line, run.begin_round()[0].weights
 
@@ -162,8 +164,8 @@ def test_wrong_requests_are_refused_before_the_work(tmp_path, given, message):
 
 
 def test_several_networks_have_seeds_of_their_own():
-    seeds = network_seeds(3, 4)
-    assert seeds[0] == 3 and len(set(seeds)) == 4 and network_seeds(3, 2) == seeds[:2]
+    seeds = draw_network_seeds(3, 4)
+    assert seeds[0] == 3 and len(set(seeds)) == 4 and draw_network_seeds(3, 2) == seeds[:2]
 
 
 def test_the_command_lists_and_runs_experiments(tmp_path, capsys, monkeypatch):

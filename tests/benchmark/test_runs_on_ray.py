@@ -75,8 +75,6 @@ def test_a_process_that_is_killed_costs_no_line(actors, expected, tmp_path, monk
     assert len(path.read_text().splitlines()) == len(expected)
 
 
-def test_workers_without_a_number_need_a_cluster(tmp_path):
-    with pytest.raises(BadInput, match="workers is None but on names no cluster"):
-        run_experiment(tiny(), tmp_path / "r.jsonl", workers=None)
+def test_an_address_that_is_none_of_a_cluster_is_refused(tmp_path):
     with pytest.raises(BadInput, match="on must be ray, ray:HOST:PORT or ray://HOST:PORT; got"):
         run_experiment(tiny(), tmp_path / "r.jsonl", strategies=["random"], on="spark")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from labelwise.benchmark import splits
-from labelwise.benchmark.datasets import CATALOGUE, fetch
+from labelwise.benchmark.datasets import CATALOGUE, fetch_dataset
 from labelwise.benchmark.datasets.readers import read_biwi
 from labelwise.benchmark.protocol import change_protocol
-from labelwise.benchmark.protocols import get
+from labelwise.benchmark.protocols import get_experiment
 from labelwise.benchmark.runs import run_experiment
 from tests.benchmark.datasets import files
 
@@ -75,10 +75,10 @@ def test_a_protocol_runs_on_files_that_a_user_has_placed(
         read = partial(read_biwi, side=entry.shape[1], test=TEST)
         entry = replace(entry, layouts=(replace(entry.layouts[0], read=read),))
     monkeypatch.setitem(CATALOGUE, dataset, entry)
-    splits.load_standardized.cache_clear()
+    splits.load_standardized_dataset.cache_clear()
     place_files(dataset, tmp_path / "files")
-    fetch(dataset, tmp_path / "files")
-    start = get(experiment).on(dataset)
+    fetch_dataset(dataset, tmp_path / "files")
+    start = get_experiment(experiment).on(dataset)
     protocol = change_protocol(
         start,
         networks=("cnn",) if start.learner.get("loss") == "elbo" else ("mlp",),
@@ -93,4 +93,4 @@ def test_a_protocol_runs_on_files_that_a_user_has_placed(
     rounds = {line.round for line in lines}
     assert rounds == ({0} if protocol.study else {0, 1}) and {x.dataset for x in lines} == {dataset}
     assert all(np.isfinite(line.value) for line in lines)
-    splits.load_standardized.cache_clear()
+    splits.load_standardized_dataset.cache_clear()

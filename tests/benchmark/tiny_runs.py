@@ -3,15 +3,15 @@
 import json
 
 from labelwise.benchmark.protocol import change_protocol
-from labelwise.benchmark.protocols import get
-from labelwise.benchmark.results import format_line
+from labelwise.benchmark.protocols import get_experiment
+from labelwise.benchmark.results import format_result_line
 
 FAST = {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.0, "batch_size": 32, "epochs": 8}
 
 
 def tiny(name="sparse-table2-mnist", **changes):
     """An experiment on digits that takes a second."""
-    start = get(name).at("small").on("digits")
+    start = get_experiment(name).at("small").on("digits")
     small = {"pool": 400, "test": 200, "start": 30, "batch": 10, "rounds": 2, "networks": ("mlp",)}
     small["validation"] = min(start.validation, 60)
     learner = {**start.learner, **FAST, **changes.pop("learner", {})}
@@ -20,7 +20,7 @@ def tiny(name="sparse-table2-mnist", **changes):
 
 def without_time(line):
     """What a line says, but for what may differ between two runs: times, memory and threads."""
-    content = json.loads(format_line(line))
+    content = json.loads(format_result_line(line))
     for name in ("seconds", "peak_megabytes", "started", "device"):
         del content[name]
     return content

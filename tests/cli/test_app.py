@@ -9,7 +9,7 @@ import pytest
 import labelwise.cli.commands  # noqa: F401 (registers the commands)
 from labelwise.campaign.project import Project
 from labelwise.cli import run
-from labelwise.cli.app import complete_commands, set_campaign_folder
+from labelwise.cli.app import complete_command_hints, set_campaign_folder
 from labelwise.record.events import Resolved
 from tests.cli.folders import answer, read, write
 
@@ -40,13 +40,13 @@ def test_the_folder_is_added_to_commands_of_campaigns_alone():
     set_campaign_folder(Path("a b"))
     try:
         text = "labelwise label-studio serve; labelwise label, labelwise select f.npy, labelwises"
-        assert complete_commands(text) == (
+        assert complete_command_hints(text) == (
             "labelwise label-studio serve -c 'a b'; labelwise label -c 'a b', "
             "labelwise select f.npy, labelwises"
         )
-        once = complete_commands("labelwise record give-back --by ann (or labelwise undo)")
+        once = complete_command_hints("labelwise record give-back --by ann (or labelwise undo)")
         assert once == "labelwise record give-back -c 'a b' --by ann (or labelwise undo -c 'a b')"
-        assert complete_commands(once) == once
+        assert complete_command_hints(once) == once
     finally:
         set_campaign_folder(None)
 

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.project import Project
-from labelwise.cli.ask import find_guess
+from labelwise.cli.ask import find_pick_guess
 from labelwise.record.events import Asked
 from tests.cli.folders import answer, ask, label_all, ledger, read, write
 
@@ -130,8 +130,8 @@ def test_a_batch_is_no_larger_than_the_budget_pays_for(folder, capsys):
 
 def test_the_guesses_of_a_regression_are_amounts():
     asked = Asked(0.0, 1, (5, 7), info={"predicted": [2.5, 3.5]})
-    assert [find_guess(asked, rank) for rank in (0, 1)] == [(2.5, None), (3.5, None)]
-    assert find_guess(Asked(0.0, 1, (5,)), 0) == (None, None)
+    assert [find_pick_guess(asked, rank) for rank in (0, 1)] == [(2.5, None), (3.5, None)]
+    assert find_pick_guess(Asked(0.0, 1, (5,)), 0) == (None, None)
 
 
 def test_pictures_that_are_gone_are_left_out_and_named(tmp_path, monkeypatch, capsys):

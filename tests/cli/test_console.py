@@ -44,6 +44,6 @@ def test_a_file_is_no_folder(tmp_path):
 @pytest.mark.parametrize("name", labelwise.strategies())
 def test_every_option_that_a_docstring_explains_has_its_meaning(name):
     strategy = labelwise.strategies()[name]
-    meanings = select.describe_options(strategy)
+    meanings = select.describe_strategy_options(strategy)
     assert list(meanings) == list(strategy.options)
     assert all(len(about) > 5 and "``" not in about for about in meanings.values())

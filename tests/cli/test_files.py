@@ -6,7 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.cli.files import check_inputs, collect_files, parse_options, read_ids, read_picks
+from labelwise.cli.files import (
+    check_input_files,
+    collect_given_files,
+    parse_strategy_options,
+    read_ids_file,
+    read_picks_file,
+)
 from labelwise.errors import BadInput, UnknownName
 from labelwise.pool.ids import encode_keys
 from labelwise.selection.result import Selection
@@ -34,10 +40,10 @@ STRATEGY = PassStrategy(name="mine", needs=(), choose=choose, good_for="tests", 
 
 
 def test_values_take_the_declared_type():
-    assert parse_options(STRATEGY, {"either": "auto"}) == {"either": "auto"}
-    assert parse_options(STRATEGY, {"either": "3"}) == {"either": 3}
+    assert parse_strategy_options(STRATEGY, {"either": "auto"}) == {"either": "auto"}
+    assert parse_strategy_options(STRATEGY, {"either": "3"}) == {"either": 3}
     texts = {"power": "2", "rounds": "7", "exact": "yes", "mode": "1"}
-    options = parse_options(STRATEGY, texts)
+    options = parse_strategy_options(STRATEGY, texts)
     assert options == {"power": 2.0, "rounds": 7, "exact": True, "mode": "1"}
     assert [type(value) for value in options.values()] == [float, int, bool, str]
 
@@ -46,7 +52,7 @@ def test_values_take_the_declared_type():
     ("text", "value"), [("3", 3.0), ("0.5", 0.5), ("1e-3", 1e-3), ("none", None), ("None", None)]
 )
 def test_an_option_that_may_be_none_is_read_as_its_declared_type(text, value):
-    assert parse_options(STRATEGY, {"limit": text}) == {"limit": value}
+    assert parse_strategy_options(STRATEGY, {"limit": text}) == {"limit": value}
 
 
 @pytest.mark.parametrize(
@@ -62,34 +68,34 @@ def test_an_option_that_may_be_none_is_read_as_its_declared_type(text, value):
 )
 def test_a_value_of_the_wrong_type_is_refused(name, text, message):
     with pytest.raises(BadInput, match=message):
-        parse_options(STRATEGY, {name: text})
+        parse_strategy_options(STRATEGY, {name: text})
 
 
 def test_an_unknown_option_is_refused_with_the_right_ones():
     with pytest.raises(UnknownName, match="no option 'powre'; choose from power, rounds, exact"):
-        parse_options(STRATEGY, {"powre": "1"})
+        parse_strategy_options(STRATEGY, {"powre": "1"})
 
 
 def test_ids_come_one_per_line_with_blank_lines_left_out(tmp_path: Path):
     path = tmp_path / "ids.txt"
     path.write_text("5\n\n  7 \n-3\n")
-    assert read_ids(path) == [5, 7, -3]
+    assert read_ids_file(path) == [5, 7, -3]
 
 
 def test_ids_that_are_not_numbers_are_texts(tmp_path: Path):
     path = tmp_path / "names.txt"
     path.write_text("cats/1.png\n 12\n")
-    assert read_ids(path) == ["cats/1.png", "12"]
+    assert read_ids_file(path) == ["cats/1.png", "12"]
     Selection(encode_keys(["b", "a"])[0], keys=["b", "a"]).save(tmp_path / "picks.csv")
-    assert read_ids(tmp_path / "picks.csv") == ["b", "a"]
-    picks = read_picks(tmp_path / "picks.csv")
+    assert read_ids_file(tmp_path / "picks.csv") == ["b", "a"]
+    picks = read_picks_file(tmp_path / "picks.csv")
     assert picks.keys == ["b", "a"] and picks.ids.tolist() == encode_keys(["b", "a"])[0].tolist()
 
 
 def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
     path = tmp_path / "picks.csv"
     path.write_text("weight,id\n1.5,8\n2.5,9\n")
-    assert read_ids(path) == [8, 9]
+    assert read_ids_file(path) == [8, 9]
 
 
 @pytest.mark.parametrize(
@@ -104,14 +110,14 @@ def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
 def test_a_file_with_other_things_is_refused_with_its_line(tmp_path: Path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput, match=message):
-        read_ids(tmp_path / name)
+        read_ids_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["ids.txt", "ids.csv"])
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name):
     (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
     with pytest.raises(BadInput, match=r"not (UTF-8 text|a UTF-8 table)"):
-        read_ids(tmp_path / name)
+        read_ids_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["picks.csv", "picks.jsonl", "picks.parquet"])
@@ -119,13 +125,13 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name):
 def test_ids_come_from_the_picks_that_were_saved(tmp_path: Path, name, weights):
     pytest.importorskip("pyarrow")
     Selection(np.array([8, -9]), weights).save(tmp_path / name)
-    assert read_ids(tmp_path / name) == [8, -9]
+    assert read_ids_file(tmp_path / name) == [8, -9]
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.csv", "id,weight\n8,1\n"), ("a.txt", "8\n")])
 def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8-sig")
-    assert read_ids(tmp_path / name) == [8]
+    assert read_ids_file(tmp_path / name) == [8]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +147,7 @@ def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
 def test_a_line_that_is_no_pick_is_refused(tmp_path: Path, text, message):
     (tmp_path / "picks.jsonl").write_text(text)
     with pytest.raises(BadInput, match=message):
-        read_ids(tmp_path / "picks.jsonl")
+        read_ids_file(tmp_path / "picks.jsonl")
 
 
 def test_a_table_without_ids_is_refused(tmp_path: Path):
@@ -150,18 +156,18 @@ def test_a_table_without_ids_is_refused(tmp_path: Path):
 
     parquet.write_table(pyarrow.table({"item": [1, 2]}), tmp_path / "a.parquet")
     with pytest.raises(BadInput, match=r"a.parquet has no column called id; it has item"):
-        read_ids(tmp_path / "a.parquet")
+        read_ids_file(tmp_path / "a.parquet")
     parquet.write_table(pyarrow.table({"id": [1, None]}), tmp_path / "b.parquet")
     with pytest.raises(BadInput, match=r"id 2 in .*b.parquet must be a whole number; got 'None'"):
-        read_ids(tmp_path / "b.parquet")
+        read_ids_file(tmp_path / "b.parquet")
     (tmp_path / "c.parquet").write_text("id\n1\n")
     with pytest.raises(BadInput, match=r"c.parquet is not a Parquet file"):
-        read_ids(tmp_path / "c.parquet")
+        read_ids_file(tmp_path / "c.parquet")
 
 
 def test_a_missing_file_is_refused(tmp_path: Path):
     with pytest.raises(BadInput, match="there is no file"):
-        read_ids(tmp_path / "no.txt")
+        read_ids_file(tmp_path / "no.txt")
 
 
 @pytest.fixture(autouse=True)
@@ -174,13 +180,13 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_file_without_a_name_is_refused():
     with pytest.raises(BadInput, match="duals: '' is not a file; give its name"):
-        collect_files(features=["f.npy"], duals=["f.npy", ""])
+        collect_given_files(features=["f.npy"], duals=["f.npy", ""])
 
 
 @pytest.mark.parametrize("missing", ["no.npy", "no-*.npy", "file:///no/such/file.npy"])
 def test_a_missing_file_is_refused_whether_needed_or_not(missing):
     with pytest.raises(UnknownName, match=r"duals: (there is no file|no file matches)"):
-        check_inputs(None, {"features": "f.npy", "duals": ["f.npy", missing]})
+        check_input_files(None, {"features": "f.npy", "duals": ["f.npy", missing]})
 
 
 @pytest.mark.parametrize(
@@ -194,11 +200,11 @@ def test_a_missing_file_is_refused_whether_needed_or_not(missing):
 )
 def test_a_file_that_is_read_is_not_written_to(out, read):
     with pytest.raises(BadInput, match=r"--out .*npy would overwrite .*npy, which is read"):
-        check_inputs(Path(out), read)
+        check_input_files(Path(out), read)
 
 
 def test_files_beside_those_that_are_read_may_be_written():
     np.save("old.npy", np.eye(3))
     given = {"features": ["f.npy", "parts"], "duals": "s3://bucket/old.npy"}
     for out in ("new.csv", "old.npy", "parts/new.csv"):
-        check_inputs(Path(out), given, None, Path("missing.txt"))
+        check_input_files(Path(out), given, None, Path("missing.txt"))

@@ -126,7 +126,7 @@ def test_suspicious_labels_are_listed_until_they_are_corrected(disputed, capsys)
         (("change", "bacth=3"), "a campaign has no setting 'bacth'"),
         (("change", "batch=many"), "batch must be a whole number, 1 or more; got 'many'"),
         (("change", "batch=2.5"), "batch must be a whole number, 1 or more; got 2.5"),
-        (("change", "regression=perhaps"), "regression is true or false; got 'perhaps'"),
+        (("change", "regression=perhaps"), "regression must be True or False; got 'perhaps'"),
         (("change", "strategy=nothing"), "no strategy is called 'nothing'"),
     ],
 )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.cli.files import read_ids
+from labelwise.cli.files import read_ids_file
 from labelwise.strategy import Job
 from tests.cli.pools import COMMAND, answer, picked, write_pool
 from tests.conftest import make_features
@@ -281,7 +281,7 @@ def test_picks_that_could_not_be_written_are_written_by_the_same_command(
     assert Path("on/picks").exists() and not Path("p.csv").exists()
     code, said, _ = answer(capsys, "select", *arguments, "-o", out)
     assert code == 0 and said.startswith(f"9 picks written to {out}, worth ")
-    assert read_ids(Path(out)) == labelwise.select("lewis", 9, features="f.npy").ids.tolist()
+    assert read_ids_file(Path(out)) == labelwise.select("lewis", 9, features="f.npy").ids.tolist()
     assert not Path("on").exists()
 
 

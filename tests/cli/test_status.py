@@ -11,7 +11,7 @@ from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, advise_campaign, select_shown
-from labelwise.cli.status import find_next_command
+from labelwise.cli.status import find_next_campaign_command
 from labelwise.record.events import (
     Asked,
     Started,
@@ -138,8 +138,8 @@ ON = "labelwise label"
 )
 def test_the_next_command_fits_the_state(events, settings, command):
     two_classes = [START, Told(at=0.5, id=99, label="b"), *events[1:]]
-    assert find_next_command(replay(two_classes), Settings(**settings)).startswith(command)
+    assert find_next_campaign_command(replay(two_classes), Settings(**settings)).startswith(command)
 
 
 def test_labels_of_one_class_are_followed_by_more_labels():
-    assert find_next_command(replay([START, BATCH, LABEL]), Settings()).startswith(ON)
+    assert find_next_campaign_command(replay([START, BATCH, LABEL]), Settings()).startswith(ON)

@@ -11,7 +11,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from labelwise.campaign.project import Project
-from labelwise.cli.tell import read_labels
+from labelwise.cli.tell import read_label_file
 from tests.cli.folders import CLASSES, answer, ask, label_all, ledger, write
 
 
@@ -191,7 +191,7 @@ def test_two_choices_for_one_item_are_refused(tmp_path):
     task = {"data": {"labelwise_id": 1}, "annotations": [{"result": result}]}
     (tmp_path / "l.json").write_text(json.dumps([task]))
     with pytest.raises(ValueError, match="has 2 choices; items have one label"):
-        read_labels(tmp_path / "l.json", None)
+        read_label_file(tmp_path / "l.json", None)
 
 
 def test_labels_of_items_never_asked_for_are_taken_on_request(ids, capsys):

@@ -15,7 +15,7 @@ from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
 from labelwise.cli import run
-from labelwise.cli.status import format_training
+from labelwise.cli.status import format_training_changes
 from labelwise.record.events import Training
 from tests.cli.folders import CLASSES, answer, ledger
 
@@ -80,7 +80,7 @@ def test_a_model_without_measurement_says_how_to_get_one():
 def test_measures_over_classes_are_shown_with_the_accuracy(held_out):
     metrics = {"accuracy": 0.9, "balanced_accuracy": 0.75, "macro_f1": 0.7}
     metrics["validation_labels"] = held_out
-    lines = format_training(SimpleNamespace(number=1, labels=80, metrics=metrics), None)
+    lines = format_training_changes(SimpleNamespace(number=1, labels=80, metrics=metrics), None)
     assert lines == ["balanced accuracy 75.0 %, macro F1 0.70"] * (held_out == 30)
 
 
@@ -88,7 +88,7 @@ def test_an_error_is_told_as_a_number():
     metrics = {"mse": 2.0, "interval": [1.5, 2.5], "validation_labels": 40}
     trained = SimpleNamespace(number=2, labels=90, metrics=metrics)
     before = SimpleNamespace(number=1, labels=80, metrics={**metrics, "mse": 3.0})
-    assert format_training(trained, before) == ["-1 since model 1"]
+    assert format_training_changes(trained, before) == ["-1 since model 1"]
 
 
 def test_a_few_held_out_values_are_no_comparison_with_the_mean():
@@ -97,7 +97,7 @@ def test_a_few_held_out_values_are_no_comparison_with_the_mean():
     for held_out, words in ((4, "R2 0.20 "), (30, "R2 0.90 ")):
         metrics |= {"validation_labels": held_out}
         trained = SimpleNamespace(number=1, labels=80, metrics=metrics)
-        assert [line[:8] for line in format_training(trained, None)] == [words]
+        assert [line[:8] for line in format_training_changes(trained, None)] == [words]
 
 
 def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(trained, capsys):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from labelwise.errors import BadInput
-from labelwise.simulate import encode_data
+from labelwise.simulate import encode_own_data
 from labelwise.simulate.own_data import check_own_data, read_own_data
 
 ROWS = [
@@ -251,4 +251,4 @@ def test_a_file_that_is_no_picture_is_named(tmp_path):
         Image.new("L", (5, 5), number).save(tmp_path / "dog" / f"{number}.png")
     (tmp_path / "cat" / "bad.png").write_text("no picture")
     with pytest.raises(BadInput, match=r"1 of 31 images cannot be read .*bad\.png"):
-        encode_data(read_own_data(tmp_path), "auto")
+        encode_own_data(read_own_data(tmp_path), "auto")

@@ -5,7 +5,7 @@ import pytest
 
 from labelwise.errors import BadInput, UnknownName
 from labelwise.rounds.default_strategies import BASELINE, DEFAULT
-from labelwise.simulate import make_plan
+from labelwise.simulate import make_simulation_plan
 from labelwise.simulate.own_data import check_own_data
 from tests.simulate.digits import DATA, DIGITS, KINDS
 
@@ -21,7 +21,7 @@ from tests.simulate.digits import DATA, DIGITS, KINDS
     ],
 )
 def test_a_plan_follows_from_what_is_given(asked, wanted):
-    plan = make_plan(DATA, **asked)
+    plan = make_simulation_plan(DATA, **asked)
     assert (plan.batch, plan.rounds + 1) == wanted
     assert (plan.test, plan.pool) == (60, 240)
 
@@ -40,21 +40,27 @@ def test_a_plan_follows_from_what_is_given(asked, wanted):
 )
 def test_a_plan_that_cannot_be_is_refused(asked, message):
     with pytest.raises(BadInput, match=message):
-        make_plan(DATA, **asked)
+        make_simulation_plan(DATA, **asked)
 
 
 def test_unknown_names_are_refused():
     with pytest.raises(UnknownName, match="margn"):
-        make_plan(DATA, strategies=["margn"])
+        make_simulation_plan(DATA, strategies=["margn"])
 
 
 def test_the_default_is_compared_with_random_and_others():
-    names = [entrant.strategy for entrant in make_plan(DATA).entrants]
+    names = [entrant.strategy for entrant in make_simulation_plan(DATA).entrants]
     assert names[:2] == [BASELINE, DEFAULT[False]] and len(names) >= 4
 
 
 def test_other_data_or_settings_are_another_experiment():
     other = check_own_data(DIGITS[:300], np.roll(KINDS[:300], 1), name="digits")
-    plans = [make_plan(DATA), make_plan(other), make_plan(DATA, batch=7, rounds=2)]
+    plans = [
+        make_simulation_plan(DATA),
+        make_simulation_plan(other),
+        make_simulation_plan(DATA, batch=7, rounds=2),
+    ]
     assert len({plan.scale for plan in plans}) == 3
-    assert make_plan(DATA, rounds=5).scale == plans[0].scale  # more batches continue a run
+    assert (
+        make_simulation_plan(DATA, rounds=5).scale == plans[0].scale
+    )  # more batches continue a run

@@ -9,9 +9,9 @@ from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving, la
 from labelwise.errors import BadInput
 from labelwise.simulate.savings import (
     compute_savings,
-    describe_conclusion,
-    format_interval,
-    list_caveats,
+    describe_saving_conclusion,
+    format_saving_interval,
+    list_saving_caveats,
 )
 
 
@@ -78,29 +78,32 @@ def test_sentences_say_what_the_numbers_say():
     assert f"saves {100 * good.saved.value:.0f} % (95 % interval" in good.sentence
     assert bad.sentence.startswith("bad does not reach the final value of random")
     few = "Better than random over the whole curve, as far as 5 seeds can show: good."
-    assert describe_conclusion([good, bad], seeds=5) == few
-    assert describe_conclusion([bad], seeds=5) == "No strategy beats random clearly here."
+    assert describe_saving_conclusion([good, bad], seeds=5) == few
+    assert describe_saving_conclusion([bad], seeds=5) == "No strategy beats random clearly here."
     (many,) = compute_savings(curves({"good": 0.08}, seeds=8))
-    assert describe_conclusion([many], seeds=8) == "Better than random over the whole curve: good."
+    assert (
+        describe_saving_conclusion([many], seeds=8)
+        == "Better than random over the whole curve: good."
+    )
     (alike,) = compute_savings(curves({"alike": 0.0}, noise=0.03))
-    assert describe_conclusion([alike], seeds=5) == "No strategy beats random clearly here."
+    assert describe_saving_conclusion([alike], seeds=5) == "No strategy beats random clearly here."
     (lonely,) = compute_savings(curves({"good": 0.08}, seeds=1))
     assert lonely.sentence.endswith("one seed is not enough to tell") and not lonely.clear
 
 
 def test_intervals_that_are_open_are_put_in_words():
-    assert format_interval(Estimate(-np.inf, -np.inf, -np.inf)) == "never there"
-    assert format_interval(Estimate(0.1, -np.inf, 0.2)) == "never there to 20 %"
-    assert format_interval(Estimate(0.1, np.nan, np.nan)) == ""
+    assert format_saving_interval(Estimate(-np.inf, -np.inf, -np.inf)) == "never there"
+    assert format_saving_interval(Estimate(0.1, -np.inf, 0.2)) == "never there to 20 %"
+    assert format_saving_interval(Estimate(0.1, np.nan, np.nan)) == ""
 
 
 def test_caveats_go_by_seeds_strategies_and_test_items():
     found = compute_savings(curves({"good": 0.08, "bad": -0.2}))
-    few = list_caveats(found, seeds=3, tested=40)
+    few = list_saving_caveats(found, seeds=3, tested=40)
     assert [part in " ".join(few) for part in ("at most 75 %", "best of 2", "40 test items")] == [
         True
     ] * 3
-    assert list_caveats(found[:1], seeds=10, tested=500) == []
+    assert list_saving_caveats(found[:1], seeds=10, tested=500) == []
 
 
 def test_savings_need_random_and_one_simulation():

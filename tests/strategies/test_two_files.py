@@ -138,12 +138,12 @@ def test_a_simulation_compares_it():
 
 def test_a_benchmark_runs_it():
     pytest.importorskip("torch")
-    from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
-    from labelwise.benchmark.devices import find_device
+    from labelwise.benchmark.benchmark_run import BenchmarkRun, play_benchmark_runs
+    from labelwise.benchmark.devices import find_benchmark_device
     from labelwise.benchmark.protocol import Entrant
     from labelwise.benchmark.splits import SplitCache
     from tests.benchmark.tiny_runs import tiny
 
-    stage = SplitCache(tiny(rounds=1), find_device("cpu"))
-    lines = list(play_runs([BenchmarkRun(stage, Entrant(NAME), 0)]))
+    stage = SplitCache(tiny(rounds=1), find_benchmark_device("cpu"))
+    lines = list(play_benchmark_runs([BenchmarkRun(stage, Entrant(NAME), 0)]))
     assert [line.strategy for line in lines] == [NAME, NAME] and len(lines[0].picks) == 10

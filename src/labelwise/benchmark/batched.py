@@ -143,7 +143,7 @@ class TrainingTask:
         return self.learner.fit(self.inputs, self.targets, self.weights, seed=self.seed)
 
 
-def fit_together(
+def fit_batched_tasks(
     tasks: Sequence[TrainingTask],
     *,
     on_cpu: bool = False,
@@ -155,13 +155,13 @@ def fit_together(
     largest number of networks in one model. The seconds of a batched training are divided evenly.
     """
     reports: dict[int, FitReport] = {}
-    for numbers in group_tasks(tasks, on_cpu=on_cpu, limit=limit):
-        found = _fit_group([tasks[number] for number in numbers], checked=on_cpu)
+    for numbers in group_batched_tasks(tasks, on_cpu=on_cpu, limit=limit):
+        found = _fit_batched_group([tasks[number] for number in numbers], checked=on_cpu)
         reports.update(zip(numbers, found, strict=True))
     return [reports[number] for number in range(len(tasks))]
 
 
-def group_tasks(
+def group_batched_tasks(
     tasks: Sequence[TrainingTask], *, on_cpu: bool = False, limit: int = 64
 ) -> list[list[int]]:
     """Groups of task numbers that can be trained together."""
@@ -177,7 +177,7 @@ def group_tasks(
     ]
 
 
-def _fit_group(tasks: list[TrainingTask], *, checked: bool) -> list[FitReport]:
+def _fit_batched_group(tasks: list[TrainingTask], *, checked: bool) -> list[FitReport]:
     """Train learners of one kind together, or one by one where batching is impossible."""
     if len(tasks) == 1:
         return [tasks[0].fit()]
@@ -236,9 +236,9 @@ class LastLayerLearner(BatchableLearner):
         clock = DeviceClock(self.device)
         start = self.prepare(inputs, targets, weights, seed=seed)
         labelled = start.labelled
-        rows = _to_float64(labelled.items.batch(np.arange(len(labelled))))
-        values, shares = _to_float64(labelled.targets), _to_float64(labelled.weights)
-        solution = solve_ridge(rows, values, shares, self.settings.weight_decay)
+        rows = _tensor_to_float64(labelled.items.batch(np.arange(len(labelled))))
+        values, shares = _tensor_to_float64(labelled.targets), _tensor_to_float64(labelled.weights)
+        solution = solve_last_layer_ridge(rows, values, shares, self.settings.weight_decay)
         loss = shares @ np.square(rows @ solution[:-1] + solution[-1] - values).mean(axis=1)
         layer = start.module[0]  # type: ignore[index]
         with torch.no_grad():
@@ -248,7 +248,9 @@ class LastLayerLearner(BatchableLearner):
         return self.finish(start, outcome, seconds=clock.lap())
 
 
-def solve_ridge(features: Floats, values: Floats, weights: Floats, decay: float) -> Floats:
+def solve_last_layer_ridge(
+    features: Floats, values: Floats, weights: Floats, decay: float
+) -> Floats:
     """Weighted least squares with weight decay: ``(d + 1, k)``, intercepts last, of least norm."""
     rows = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     roots = np.sqrt(weights / weights.sum())[:, None]
@@ -259,6 +261,6 @@ def solve_ridge(features: Floats, values: Floats, weights: Floats, decay: float)
     return solution
 
 
-def _to_float64(values: Tensor) -> Floats:
+def _tensor_to_float64(values: Tensor) -> Floats:
     """A NumPy array in float64."""
     return values.double().cpu().numpy()

@@ -18,11 +18,16 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark import devices
-from labelwise.benchmark.batched import TrainingTask, fit_together
+from labelwise.benchmark.batched import TrainingTask, fit_batched_tasks
 from labelwise.benchmark.devices import DeviceClock
-from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.lines import make_key, make_result
-from labelwise.benchmark.models import ItemPool, ModelSet, make_models, make_picker
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_run_seed
+from labelwise.benchmark.lines import make_result_line, make_run_key
+from labelwise.benchmark.models import (
+    ItemPool,
+    ModelSet,
+    make_benchmark_networks,
+    make_picker_network,
+)
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.splits import DataSplit, SplitCache
@@ -109,14 +114,14 @@ class BenchmarkRun:
         splits: SplitCache,
         entrant: Entrant,
         seed: int,
-        make: Callable[..., ModelSet] = make_models,
+        make: Callable[..., ModelSet] = make_benchmark_networks,
     ) -> None:
         """Start with the first labels."""
         self.protocol, self.entrant, self.seed = splits.protocol, entrant, seed
         self._device = splits.device
         self._split, items = splits.get(seed)
         self._models = make(self.protocol, entrant, self._split, splits.device, items)
-        self._picker = make_picker(self.protocol, entrant, self._split, splits.device)
+        self._picker = make_picker_network(self.protocol, entrant, self._split, splits.device)
         self._picker_task: tuple[int, bytes] | None = None  # what it was trained on
         self._picker_owner: BenchmarkRun | None = None  # the run whose picker this one shares
         self._warm = bool(self.protocol.learner.get("warm_start"))
@@ -135,12 +140,7 @@ class BenchmarkRun:
     @property
     def key(self) -> RunKey:
         """Identifies the run in a results file."""
-        return make_key(self.protocol, self.entrant, self.seed)
-
-    @property
-    def has_picker(self) -> bool:
-        """Whether the strategy reads a network of its own."""
-        return self._picker is not None
+        return make_run_key(self.protocol, self.entrant, self.seed)
 
     @property
     def trains_again(self) -> bool:
@@ -150,12 +150,12 @@ class BenchmarkRun:
     def begin_round(self) -> list[TrainingTask]:
         """Begin a round; returns its trainings."""
         self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        devices.reset_peak_memory(self._device)
+        devices.reset_device_memory(self._device)
         return [] if self.entrant.own_network else self._make_tasks()
 
     def _make_tasks(self) -> list[TrainingTask]:
         places = self._split.find_positions(self._labelled())
-        seed = mix_seed(self.seed, self.round, TRAINING)
+        seed = mix_run_seed(self.seed, self.round, TRAINING)
         shares = np.concatenate([np.ones(len(self._first)), self._weights])
         weights = None if (shares == 1).all() else shares
         return self._models.make_tasks(places, self._split.targets[places], weights, seed)
@@ -188,12 +188,12 @@ class BenchmarkRun:
             picks, weights = self._buy_batch(batch)
             size = None if batch.weights is None else batch.effective_size()
         stops = self.protocol.learner.get("patience") is not None
-        line = make_result(
+        line = make_result_line(
             self.protocol,
             self.entrant,
             self.seed,
             device=devices.describe_device(self._device),
-            peak_megabytes=devices.peak_megabytes(self._device),
+            peak_megabytes=devices.peak_device_memory(self._device),
             round=self.round,
             labels=labels,
             values=tuple(values),
@@ -245,7 +245,7 @@ class BenchmarkRun:
                 reader = self._picker
             rows = self._selector.represent(reader)
             self._seconds["represent"] = clock.lap()
-        seed = mix_seed(self.seed, number, PICKING)
+        seed = mix_run_seed(self.seed, number, PICKING)
         picked = self._selector.select(reader, rows, labelled, budget, seed=seed)
         self._seconds["select"] = clock.lap()
         if self._one_shot and self.round == 0:
@@ -303,7 +303,7 @@ class BenchmarkRun:
         return imbalance_ratio(self._split.targets[places], self._split.classes)
 
 
-def play_runs(
+def play_benchmark_runs(
     runs: Sequence[BenchmarkRun],
     known: Mapping[RunKey, Sequence[RoundResult]] | None = None,
     *,
@@ -311,7 +311,7 @@ def play_runs(
 ) -> Iterator[RoundResult]:
     """Play runs from round 0 on, training networks together; ``known`` lines are not returned."""
     lines = known or {}
-    for one, other in combinations([run for run in runs if run.has_picker], 2):
+    for one, other in combinations(runs, 2):
         other.share_picker(one)
     for number in range(runs[0].protocol.rounds + 1):
         recorded = {
@@ -321,7 +321,7 @@ def play_runs(
         # another number of networks would round differently.
         active = [run for run in runs if run.trains_again] if len(recorded) == len(runs) else runs
         tasks = [run.begin_round() for run in active]
-        reports = iter(fit_together([task for own in tasks for task in own], on_cpu=on_cpu))
+        reports = iter(fit_batched_tasks([task for own in tasks for task in own], on_cpu=on_cpu))
         for run, own in zip(active, tasks, strict=True):
             run.end_training([next(reports) for _ in own])
         for run in runs:

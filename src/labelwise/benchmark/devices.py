@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from labelwise.benchmark.lines import make_result, peak_process_memory, reset_process_memory
+from labelwise.benchmark.lines import make_result_line, peak_process_memory, reset_process_memory
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.learners.inputs import Items, as_items, move_to_device
@@ -15,12 +15,12 @@ from labelwise.learners.preparation import choose_device
 Device = torch.device
 
 
-def find_device(name: str) -> Device:
+def find_benchmark_device(name: str) -> Device:
     """The device of that name; ``"auto"`` chooses a GPU if there is one."""
     return choose_device(name)
 
 
-def move_items(inputs: Any, device: Device) -> Items:
+def move_items_to_device(inputs: Any, device: Device) -> Items:
     """Items on the device if they fit, so that trainings do not transfer them."""
     return move_to_device(as_items(inputs), device, torch.float32)
 
@@ -32,7 +32,7 @@ def describe_device(device: Device) -> str:
     return f"cpu, {torch.get_num_threads()} threads of {platform.machine()}"
 
 
-def use_one_thread() -> None:
+def use_one_torch_thread() -> None:
     """Compute on one thread from now on, for processes that run in parallel."""
     torch.set_num_threads(1)
 
@@ -62,7 +62,7 @@ class DeviceClock:
         return time.perf_counter()
 
 
-def reset_peak_memory(device: Device) -> None:
+def reset_device_memory(device: Device) -> None:
     """Measure peak memory from now on, where that is possible."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -70,14 +70,14 @@ def reset_peak_memory(device: Device) -> None:
         reset_process_memory()
 
 
-def peak_megabytes(device: Device) -> float | None:
+def peak_device_memory(device: Device) -> float | None:
     """Peak memory of the GPU or of the process; None where it is unknown."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
     return peak_process_memory()
 
 
-def make_line(
+def make_study_line(
     protocol: Protocol,
     entrant: Entrant,
     seed: int,
@@ -88,7 +88,7 @@ def make_line(
     seconds: float,
 ) -> RoundResult:
     """A result line of a study with one measurement; ``seconds`` count as those of selecting."""
-    return make_result(
+    return make_result_line(
         protocol,
         entrant,
         seed,
@@ -97,5 +97,5 @@ def make_line(
         values=(value,),
         seconds={"train": 0.0, "represent": 0.0, "select": seconds},
         device=describe_device(device),
-        peak_megabytes=peak_megabytes(device),
+        peak_megabytes=peak_device_memory(device),
     )

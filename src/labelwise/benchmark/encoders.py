@@ -30,7 +30,6 @@ from labelwise.encoders.registry import BUILT_IN, open_encoder
 from labelwise.errors import BadInput
 from labelwise.files import load_npz, write_atomically
 from labelwise.media.packages import cache_folder
-from labelwise.pool.blocks import Progress
 
 COUNTS = {"images": (5000, 1000), "texts": (4000, 2000)}
 """Numbers of training and test items to encode, by kind."""
@@ -47,22 +46,18 @@ class EncodedItems(NamedTuple):
     test_features: Arrays
 
 
-def choose_rows(count: int, wanted: int) -> Ids:
+def choose_encoded_rows(count: int, wanted: int) -> Ids:
     """A fixed subset of ``wanted`` of ``count`` rows, ascending.
 
-    >>> set(choose_rows(10, 4)) < set(choose_rows(10, 5))
+    >>> set(choose_encoded_rows(10, 4)) < set(choose_encoded_rows(10, 5))
     True
     """
     noise = row_noise(0, np.arange(count))
     return np.sort(np.argsort(noise, kind="stable")[:wanted]).astype(np.int64)
 
 
-def encode(
-    encoder: str,
-    dataset: str,
-    *,
-    counts: tuple[int, int] | None = None,
-    progress: Progress | None = None,
+def encode_dataset_items(
+    encoder: str, dataset: str, *, counts: tuple[int, int] | None = None
 ) -> EncodedItems:
     """Features of a data set's items, from the cache or computed now and stored.
 
@@ -75,34 +70,34 @@ def encode(
         raise BadInput(f"{encoder} cannot encode the items of {dataset}; take another encoder")
     items = data.inputs, data.test_inputs
     sizes = counts or COUNTS[kind]
-    rows = [choose_rows(len(own), size) for own, size in zip(items, sizes, strict=True)]
+    rows = [choose_encoded_rows(len(own), size) for own, size in zip(items, sizes, strict=True)]
     name = "-".join([re.sub(r"[^\w.]+", "_", encoder), *(str(size) for size in sizes)])
     path = cache_folder() / "features" / dataset / f"{name}.npz"
-    checksum = "" if counted else _find_checksum(encoder, kind)
+    checksum = "" if counted else _find_encoder_checksum(encoder, kind)
     if path.is_file():
-        return _read_features(path, checksum)
+        return _read_encoded_features(path, checksum)
     selected = [own[taken] for own, taken in zip(items, rows, strict=True)]
     if counted:
-        call = _count_words(selected[0], int(counted[2]), letters=counted[1] == "letters")
+        call = _fit_tfidf_encoder(selected[0], int(counted[2]), letters=counted[1] == "letters")
         found = [call(own) for own in selected]
     else:
         parts = [[str(text) for text in own] if kind == "texts" else own for own in selected]
-        found = [encode_items(own, encoder, progress=progress) for own in parts]
+        found = [encode_items(own, encoder) for own in parts]
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {"rows": rows[0], "test_rows": rows[1], "encoder": np.array(checksum)}
     for key, features in zip(("features", "test_features"), found, strict=True):
         arrays[key] = features.astype(np.float16)
     with write_atomically(path) as part, part.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
-    return _read_features(path, checksum)
+    return _read_encoded_features(path, checksum)
 
 
-def _find_checksum(encoder: str, kind: Kind) -> str:
+def _find_encoder_checksum(encoder: str, kind: Kind) -> str:
     known = BUILT_IN.get(encoder)
     return known.sha256 or "" if known else open_encoder(encoder, kind).checksum
 
 
-def _read_features(path: Path, checksum: str) -> EncodedItems:
+def _read_encoded_features(path: Path, checksum: str) -> EncodedItems:
     held = load_npz(path)
     if not {"rows", "test_rows", "features", "test_features", "encoder"} <= set(held):
         raise BadInput(f"{path} is damaged; remove it to encode again")
@@ -112,7 +107,7 @@ def _read_features(path: Path, checksum: str) -> EncodedItems:
     return EncodedItems(held["rows"], next(features), held["test_rows"], next(features))
 
 
-def _count_words(corpus: Arrays, width: int, *, letters: bool) -> Callable[[Arrays], Arrays]:
+def _fit_tfidf_encoder(corpus: Arrays, width: int, *, letters: bool) -> Callable[[Arrays], Arrays]:
     """The function that encodes texts by the first ``width`` directions of their TF-IDF.
 
     Reference: S. Deerwester et al., "Indexing by Latent Semantic Analysis", 1990.

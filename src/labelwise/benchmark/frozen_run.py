@@ -30,9 +30,9 @@ from labelwise.benchmark.labelling_run import (
     OracleChooser,
     Predictor,
     StrategyChooser,
-    buy_labels,
+    buy_label_batches,
 )
-from labelwise.benchmark.lines import make_result, reset_process_memory
+from labelwise.benchmark.lines import make_result_line, reset_process_memory
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.errors import BadInput, UnknownName
@@ -43,17 +43,18 @@ from labelwise.theory.coverage import imbalance_ratio
 SPLIT = 11
 """Random stream of a split."""
 
-MakeChooser = Callable[[Protocol, Entrant, LabelledPool, Callable[[], Predictor]], BatchChooser]
-"""Makes the picker of an entrant's batches for a pool and a function that makes heads."""
+MakeHead = Callable[[], Predictor]
+MakeBatchChooser = Callable[[Protocol, Entrant, LabelledPool, MakeHead], BatchChooser]
+"""Makes what chooses the batches of an entrant, for a pool and a function that makes heads."""
 
 MOST_TEST = 5_000
 """Largest number of test items that are drawn for a seed."""
 
 
-def make_chooser(
-    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: Callable[[], Predictor]
+def make_batch_chooser(
+    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: MakeHead
 ) -> BatchChooser:
-    """The picker of an entrant's batches."""
+    """What chooses the batches of an entrant."""
     if entrant.strategy != ORACLE:
         return StrategyChooser(entrant)
     settings = protocol.settings["oracle"]
@@ -67,21 +68,21 @@ def make_chooser(
     )
 
 
-def play_frozen(
+def run_frozen_experiment(
     protocol: Protocol,
     entrant: Entrant,
     seed: int,
     items: LabelledPool,
-    make_chooser: MakeChooser = make_chooser,
+    make_chooser: MakeBatchChooser = make_batch_chooser,
 ) -> Iterator[RoundResult]:
     """Buy batches of labels and measure the head after each.
 
-    `draw_pool` draws the items of the seed from ``items``.
+    `draw_frozen_pool` draws the items of the seed from ``items``.
     """
-    pool = draw_pool(protocol, seed, items)
-    make_learner = partial(make_head, {**protocol.learner, **entrant.learner}, pool)
+    pool = draw_frozen_pool(protocol, seed, items)
+    make_learner = partial(make_frozen_head, {**protocol.learner, **entrant.learner}, pool)
     reset_process_memory()
-    bought = buy_labels(
+    bought = buy_label_batches(
         pool,
         make_learner,
         make_chooser(protocol, entrant, pool, make_learner),
@@ -97,7 +98,7 @@ def play_frozen(
         if pool.classes is not None:
             targets = np.array(list(pool.labels_of(np.array(known)).values()))
             imbalance = imbalance_ratio(targets, pool.classes)
-        yield make_result(
+        yield make_result_line(
             protocol,
             entrant,
             seed,
@@ -112,7 +113,7 @@ def play_frozen(
         )
 
 
-def make_head(options: Options, pool: LabelledPool) -> Predictor:
+def make_frozen_head(options: Options, pool: LabelledPool) -> Predictor:
     """An untrained head for a pool; ``options`` has its ``head`` and options of that."""
     given = {name: value for name, value in options.items() if name != "head"}
     name = options["head"]
@@ -121,7 +122,7 @@ def make_head(options: Options, pool: LabelledPool) -> Predictor:
     return HEADS[name](pool, **given)
 
 
-def _make_linear(pool: LabelledPool, **options: Any) -> Predictor:
+def _make_linear_head(pool: LabelledPool, **options: Any) -> Predictor:
     unlabelled = None if options.get("self_training", False) is False else pool.inputs
     return LinearProbe(
         classes=pool.classes, regression=pool.classes is None, unlabelled=unlabelled, **options
@@ -169,27 +170,27 @@ class DualProbe(LinearProbe):
         return scaled.astype(np.float32)
 
 
-def _make_duals(pool: LabelledPool, **options: Any) -> Predictor:
+def _make_dual_head(pool: LabelledPool, **options: Any) -> Predictor:
     return DualProbe(classes=pool.classes, **options)
 
 
-def _make_table(pool: LabelledPool, **options: Any) -> Predictor:
+def _make_table_head(pool: LabelledPool, **options: Any) -> Predictor:
     from labelwise.learners.table_model import TableModel
 
     return TableModel(classes=pool.classes, regression=pool.classes is None, **options)
 
 
-def _make_forest(pool: LabelledPool, *, members: bool = False, **options: Any) -> Predictor:
+def _make_forest_head(pool: LabelledPool, *, members: bool = False, **options: Any) -> Predictor:
     """A random forest; with ``members``, its features are the predictions of its trees."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     from labelwise.learners.sklearn_learner import SklearnLearner
 
     forest = RandomForestRegressor if pool.classes is None else RandomForestClassifier
-    return SklearnLearner(forest(**options), features=_predict_members if members else None)
+    return SklearnLearner(forest(**options), features=_predict_forest_members if members else None)
 
 
-def _make_network(pool: LabelledPool, **options: Any) -> Predictor:
+def _make_network_head(pool: LabelledPool, **options: Any) -> Predictor:
     """Two hidden layers; features are the last one."""
     from sklearn.neural_network import MLPClassifier, MLPRegressor
 
@@ -199,7 +200,7 @@ def _make_network(pool: LabelledPool, **options: Any) -> Predictor:
     return SklearnLearner(network(hidden_layer_sizes=(128, 128), max_iter=300, **options))
 
 
-def _predict_members(forest: Any, inputs: Arrays) -> Arrays:
+def _predict_forest_members(forest: Any, inputs: Arrays) -> Arrays:
     """Centred predictions of the trees, ``(n, trees)``, scaled so that distances are mean ones."""
     from labelwise.learners.table_model import center_members
 
@@ -207,26 +208,26 @@ def _predict_members(forest: Any, inputs: Arrays) -> Arrays:
 
 
 HEADS: Mapping[str, Callable[..., Predictor]] = {
-    "linear": _make_linear,
-    "duals": _make_duals,
-    "table": _make_table,
-    "forest": _make_forest,
-    "network": _make_network,
+    "linear": _make_linear_head,
+    "duals": _make_dual_head,
+    "table": _make_table_head,
+    "forest": _make_forest_head,
+    "network": _make_network_head,
 }
 """Heads by name: functions of the pool and options."""
 
 
-def draw_pool(protocol: Protocol, seed: int, items: LabelledPool) -> LabelledPool:
+def draw_frozen_pool(protocol: Protocol, seed: int, items: LabelledPool) -> LabelledPool:
     """The items of a seed: test items, sub-pool, long tail, copies."""
     settings = protocol.settings
     rng = np.random.default_rng([seed, SPLIT])
     if "test_share" in settings:
-        items = split_items(items, settings["test_share"], rng)
+        items = split_frozen_items(items, settings["test_share"], rng)
     ids, targets = items.ids, items.targets
     taken = rng.permutation(len(ids))[: round(settings.get("share", 1.0) * len(ids))]
     taken = taken[: protocol.pool]
     if "tail" in settings:
-        taken = thin_classes(targets, taken, settings["tail"], rng)
+        taken = thin_class_sizes(targets, taken, settings["tail"], rng)
     rows = np.sort(taken)
     copies = protocol.copies
     bought = (protocol.rounds + 1) * protocol.batch
@@ -246,26 +247,28 @@ def draw_pool(protocol: Protocol, seed: int, items: LabelledPool) -> LabelledPoo
     )
 
 
-def split_items(items: LabelledPool, share: float, rng: np.random.Generator) -> LabelledPool:
+def split_frozen_items(items: LabelledPool, share: float, rng: np.random.Generator) -> LabelledPool:
     """Draw new test items from all items; ids are positions among all items."""
     inputs = np.concatenate([items.inputs, items.test_inputs])
     targets = np.concatenate([items.targets, items.test_targets])
-    held = draw_stratified(targets, count_test_items(len(targets), share), rng)
+    held = draw_stratified_items(targets, count_frozen_test_items(len(targets), share), rng)
     ids = np.setdiff1d(np.arange(len(targets)), held)
     return LabelledPool(ids, inputs[ids], targets[ids], inputs[held], targets[held], items.classes)
 
 
-def count_test_items(count: int, share: float) -> int:
+def count_frozen_test_items(count: int, share: float) -> int:
     """Number of test items: a share of all, at least 1 and at most `MOST_TEST`."""
     return max(1, min(MOST_TEST, int(share * count)))
 
 
-def draw_stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def draw_stratified_items(
+    targets: Arrays, count: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
     """Draw items, ascending, with every class or range of values in proportion.
 
     Example:
         >>> classes = np.repeat([0, 1], [90, 10])
-        >>> test = draw_stratified(classes, 20, np.random.default_rng(0))
+        >>> test = draw_stratified_items(classes, 20, np.random.default_rng(0))
         >>> np.bincount(classes[test]).tolist()
         [18, 2]
     """
@@ -278,7 +281,9 @@ def draw_stratified(targets: Arrays, count: int, rng: np.random.Generator) -> ND
     return np.sort(by_stratum[places.astype(np.intp)])
 
 
-def thin_classes(targets: Arrays, taken: Arrays, ratio: float, rng: np.random.Generator) -> Arrays:
+def thin_class_sizes(
+    targets: Arrays, taken: Arrays, ratio: float, rng: np.random.Generator
+) -> Arrays:
     """The rows that a long tail of classes leaves of ``taken``.
 
     Class sizes decrease geometrically, in an order drawn per seed, until the smallest class has

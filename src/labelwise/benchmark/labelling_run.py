@@ -82,7 +82,7 @@ class BatchChooser(Protocol):
         """Pick ``budget`` items; the round holds no model before the first labels."""
 
 
-def buy_labels(
+def buy_label_batches(
     pool: LabelledPool,
     make_learner: Callable[[], Predictor],
     choose: BatchChooser,
@@ -100,13 +100,15 @@ def buy_labels(
     shares = np.empty(0)
     for number in range(rounds):
         begin = perf_counter()
-        picked = choose(round_, labels, batch, seed=mix_seed(seed, number, PICKING))
+        picked = choose(round_, labels, batch, seed=mix_run_seed(seed, number, PICKING))
         selected = perf_counter()
         labels |= pool.labels_of(picked.ids)
         own = picked.training_weights() if weighted else np.ones(len(picked))
         shares = np.concatenate([shares, own])
         weights = None if (shares == 1).all() else shares
-        round_.fit(labels, weights, seed=mix_seed(seed, number, TRAINING), encoding=pool.encoding)
+        round_.fit(
+            labels, weights, seed=mix_run_seed(seed, number, TRAINING), encoding=pool.encoding
+        )
         seconds = {"train": perf_counter() - selected, "select": selected - begin}
         yield MeasuredBatch(len(labels), pool.measure(learner), picked.ids, picked.weights, seconds)
 
@@ -131,7 +133,7 @@ class StrategyChooser:
     ) -> Selection:
         """The next batch; ``candidates`` ``(n,)`` restricts it to some items."""
         name, options = self._strategy.name, self._options
-        if not round_.trained and not can_start_cold(self._strategy):
+        if not round_.trained and not can_start_without_labels(self._strategy):
             name, options = BASELINE, {}
         elif round_.trained:
             history = round_.make_history(self._past, labels)
@@ -190,10 +192,10 @@ class OracleChooser:
         return found
 
 
-def can_start_cold(strategy: Strategy) -> bool:
+def can_start_without_labels(strategy: Strategy) -> bool:
     """Whether a strategy can pick the first batch from features alone.
 
-    >>> can_start_cold(get("k_center")), can_start_cold(get("margin"))
+    >>> can_start_without_labels(get("k_center")), can_start_without_labels(get("margin"))
     (True, False)
     """
     return any(set(names) <= {"features"} for names in strategy.input_sets)
@@ -219,10 +221,10 @@ def measure_head(predicted: Arrays, targets: Arrays, *, regression: bool) -> dic
     return {"accuracy": float(right.mean()), "macro_accuracy": float(shares.mean())}
 
 
-def mix_seed(*numbers: int) -> int:
+def mix_run_seed(*numbers: int) -> int:
     """One seed from several numbers.
 
-    >>> mix_seed(1, 0) != mix_seed(0, 1)
+    >>> mix_run_seed(1, 0) != mix_run_seed(0, 1)
     True
     """
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])

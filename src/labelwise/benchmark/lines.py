@@ -20,7 +20,7 @@ from labelwise.files import JsonObject
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def make_result(
+def make_result_line(
     protocol: Protocol,
     entrant: Entrant,
     seed: int,
@@ -43,13 +43,13 @@ def make_result(
         seconds={name: round(value, 6) for name, value in seconds.items()},
         peak_megabytes=peak_process_memory() if peak_megabytes is None else peak_megabytes,
         device=device or f"cpu, {platform.machine()}",
-        versions=list_versions(),
-        code=describe_code(),
+        versions=list_package_versions(),
+        code=describe_code_version(),
         **{"started": now, **fields},
     )
 
 
-def make_key(protocol: Protocol, entrant: Entrant, seed: int) -> RunKey:
+def make_run_key(protocol: Protocol, entrant: Entrant, seed: int) -> RunKey:
     """The key of a run in a results file."""
     fields = _identify_run(protocol, entrant, seed)
     return RoundResult(**fields, round=0, labels=0, metric="", value=0.0).key
@@ -69,7 +69,7 @@ def _identify_run(protocol: Protocol, entrant: Entrant, seed: int) -> JsonObject
     }
 
 
-def list_versions() -> dict[str, str]:
+def list_package_versions() -> dict[str, str]:
     """Versions of the installed packages that results depend on."""
     found = {}
     for name in ("labelwise", "torch", "numpy"):
@@ -79,16 +79,16 @@ def list_versions() -> dict[str, str]:
 
 
 @cache
-def describe_code() -> str:
+def describe_code_version() -> str:
     """Version and digest of the source of this package, computed once per process.
 
     Without the version where the source is used as it is, not installed.
     """
-    version = list_versions().get("labelwise", "")
-    return f"{version}+{digest_source(Path(__file__).resolve().parents[1])}"
+    version = list_package_versions().get("labelwise", "")
+    return f"{version}+{digest_source_code(Path(__file__).resolve().parents[1])}"
 
 
-def digest_source(folder: Path) -> str:
+def digest_source_code(folder: Path) -> str:
     """Twelve digits that depend on the names and contents of all Python files under a folder."""
     parts = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):

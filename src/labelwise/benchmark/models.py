@@ -23,25 +23,25 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Array, Ids, to_numpy
+from labelwise.arrays import Array, to_numpy
 from labelwise.benchmark.batched import (
     BatchableLearner,
     BestEpoch,
     LastLayerLearner,
     TrainingTask,
-    fit_together,
+    fit_batched_tasks,
 )
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.devices import Device, move_items
+from labelwise.benchmark.devices import Device, move_items_to_device
 from labelwise.benchmark.networks import (
     AUGMENTATIONS,
     VARIANTS,
-    make_linear,
+    make_linear_network,
     make_network,
     make_relu_head,
 )
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
-from labelwise.benchmark.splits import DataSplit, move_split
+from labelwise.benchmark.splits import DataSplit, move_split_to_device
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 from labelwise.learners.committee import Committee
@@ -64,10 +64,6 @@ EPSILON = {True: 0.2, False: 0.1}
 
 class ItemPool(Pool):
     """A pool of items on a device."""
-
-    def __init__(self, items: Items, ids: Ids) -> None:
-        """Hold items under their ids."""
-        super().__init__(items, ids)
 
     def take(self, keys: Keys) -> ItemSubset:
         """The given items, without a copy."""
@@ -102,7 +98,7 @@ class ModelSet:
         self, positions: NDArray[np.intp], targets: Array, weights: Array, seed: int
     ) -> list[TrainingTask]:
         """One training per network, on the items at ``positions`` of the pool."""
-        seeds = network_seeds(seed, len(self.learners))
+        seeds = draw_network_seeds(seed, len(self.learners))
         return [
             TrainingTask(learner, ItemSubset(pool, positions), targets, weights, own)
             for learner, pool, own in zip(self.learners.values(), self._pools, seeds, strict=True)
@@ -139,10 +135,13 @@ class ModelSet:
         for (name, learner), pool, test in zip(
             self.learners.items(), self._pools, self._tests, strict=True
         ):
-            rows = [_compute_features(learner, items) for items in (pool, test)]
-            width, outputs = rows[0].shape[1], learner.head.out_features
-            pools.append(move_items(rows[0], device))
-            tests.append(move_items(rows[1], device))
+            near, far = (
+                np.asarray(to_numpy(learner.represent(items, ["features"])["features"]))
+                for items in (pool, test)
+            )
+            width, outputs = near.shape[1], learner.head.out_features
+            pools.append(move_items_to_device(near, device))
+            tests.append(move_items_to_device(far, device))
             kind = "frozen", width, outputs
             learners[name] = (
                 BatchableLearner(
@@ -154,13 +153,16 @@ class ModelSet:
                 )
                 if "optimizer" in options
                 else LastLayerLearner(
-                    partial(make_linear, width, outputs), kind=kind, device=device, **options
+                    partial(make_linear_network, width, outputs),
+                    kind=kind,
+                    device=device,
+                    **options,
                 )
             )
         return ModelSet(learners, pools, tests)
 
 
-def make_models(
+def make_benchmark_networks(
     protocol: Protocol,
     entrant: Entrant,
     split: DataSplit,
@@ -169,13 +171,16 @@ def make_models(
 ) -> ModelSet:
     """The untrained networks of a run."""
     options = make_learner_options(protocol, split, device)
-    pool, test = items or move_split(split, device)
+    pool, test = items or move_split_to_device(split, device)
     recorded = protocol.settings.get("best_epoch", False)
     learners = {
         name: BatchableLearner(
             partial(make_network, name, split.shape, split.outputs),
-            kind=(_name_family(name), split.shape, split.outputs, protocol.name, protocol.scale),
-            members=make_members(protocol, entrant, split),
+            kind=(
+                "variant" if name in VARIANTS else name,  # variants train as one batched model
+                *(split.shape, split.outputs, protocol.name, protocol.scale),
+            ),
+            members=make_network_members(protocol, entrant, split),
             observer=BestEpoch(test, split.test_targets, device) if recorded else None,
             **options,
         )
@@ -184,18 +189,18 @@ def make_models(
     return ModelSet(learners, [pool] * len(learners), [test] * len(learners))
 
 
-def train_on_first(
+def train_on_first_labels(
     protocol: Protocol, split: DataSplit, device: Device, seed: int, targets: Array = None
 ) -> ModelSet:
     """The networks of a study, trained on the first labels; ``targets`` are those of the pool."""
-    models = make_models(protocol, Entrant(BASELINE), split, device)
+    models = make_benchmark_networks(protocol, Entrant(BASELINE), split, device)
     places = split.find_positions(split.first)
     values = split.targets if targets is None else targets
-    fit_together(models.make_tasks(places, values[places], None, seed))
+    fit_batched_tasks(models.make_tasks(places, values[places], None, seed))
     return models
 
 
-def make_picker(
+def make_picker_network(
     protocol: Protocol, entrant: Entrant, split: DataSplit, device: Device
 ) -> PrimalDualLearner | None:
     """The network that a strategy reads instead of the measured one, or None."""
@@ -216,7 +221,7 @@ def make_picker(
     return PrimalDualLearner(make, **options, **own)
 
 
-def make_members(
+def make_network_members(
     protocol: Protocol, entrant: Entrant, split: DataSplit, models: int | None = None
 ) -> Members | None:
     """The members of a network in an experiment, or None."""
@@ -250,10 +255,10 @@ def make_learner_options(protocol: Protocol, split: DataSplit, device: Device) -
     return {"device": device, "represent_batch_size": batch, **options}
 
 
-def network_seeds(seed: int, count: int) -> list[int]:
+def draw_network_seeds(seed: int, count: int) -> list[int]:
     """The seeds of several networks; the first is the seed itself.
 
-    >>> network_seeds(5, 1)
+    >>> draw_network_seeds(5, 1)
     [5]
     """
     others = [
@@ -261,12 +266,3 @@ def network_seeds(seed: int, count: int) -> list[int]:
         for number in range(1, count)
     ]
     return [seed, *others]
-
-
-def _name_family(name: str) -> str:
-    """The same name for networks that train as one batched model."""
-    return "variant" if name in VARIANTS else name
-
-
-def _compute_features(learner: TorchLearner, items: Items) -> Arrays:
-    return np.asarray(to_numpy(learner.represent(items, ["features"])["features"]))

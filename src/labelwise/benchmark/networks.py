@@ -89,26 +89,26 @@ class ParallelBranches(nn.Module):
 
 def lenet5(shape: Shape, outputs: int) -> nn.Module:
     """60 thousand parameters on 28 x 28; an image under 16 is padded before both convolutions."""
-    channels, side = shape[0], _smallest_side(shape)
+    channels, side = shape[0], _smallest_image_side(shape)
     pad = 2 if side < 32 else 0
     again = 2 if side < 16 else 0
-    body = [*_convolution(channels, 6, 5, pad), nn.MaxPool2d(2)]
-    body += [*_convolution(6, 16, 5, again), nn.MaxPool2d(2)]
-    return _with_layers(body, shape, (120, 84), outputs)
+    body = [*_conv_relu(channels, 6, 5, pad), nn.MaxPool2d(2)]
+    body += [*_conv_relu(6, 16, 5, again), nn.MaxPool2d(2)]
+    return _add_linear_layers(body, shape, (120, 84), outputs)
 
 
 def wide_cnn(shape: Shape, outputs: int) -> nn.Module:
     """Two 5 x 5 convolutions and 512 features, as many as VGG-16 has."""
-    body = [*_convolution(shape[0], 16, 5, 2), nn.MaxPool2d(2)]
-    body += [*_convolution(16, 32, 5, 2), nn.MaxPool2d(2)]
-    return _with_layers(body, shape, (512,), outputs)
+    body = [*_conv_relu(shape[0], 16, 5, 2), nn.MaxPool2d(2)]
+    body += [*_conv_relu(16, 32, 5, 2), nn.MaxPool2d(2)]
+    return _add_linear_layers(body, shape, (512,), outputs)
 
 
 def average_cnn(shape: Shape, outputs: int) -> nn.Module:
     """Three 3 x 3 convolutions, averaged over the image, and a linear layer."""
     body: list[nn.Module] = []
     for before, after in pairwise((shape[0], 32, 64, 128)):
-        body += _convolution(before, after, 3, 1)
+        body += _conv_relu(before, after, 3, 1)
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, outputs))
 
 
@@ -116,7 +116,7 @@ def perceptron(
     widths: Sequence[int], act: Callable[[], nn.Module], shape: Shape, outputs: int
 ) -> nn.Module:
     """Linear layers of these widths with an activation after each."""
-    return _with_layers([], shape, widths, outputs, act)
+    return _add_linear_layers([], shape, widths, outputs, act)
 
 
 VGG = {
@@ -129,10 +129,10 @@ VGG = {
 def vgg(name: str, shape: Shape, outputs: int) -> nn.Module:
     """Stages of 3 x 3 convolutions; each stage halves the image while it is larger than a pixel."""
     body: list[nn.Module] = []
-    before, side = shape[0], _smallest_side(shape)
+    before, side = shape[0], _smallest_image_side(shape)
     for stage in VGG[name]:
         for after in stage:
-            body += _normed(before, after, 3, 1)
+            body += _conv_norm_relu(before, after, 3, 1)
             before = after
         if side > 1:
             body.append(nn.MaxPool2d(2))
@@ -146,11 +146,14 @@ def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Mod
     ``width`` are the channels of the first stage, 64 in the paper; ``last`` is the width of a
     linear layer with a ReLU before the head, or None.
     """
-    body = _normed(shape[0], width, 3, 1)
+    body = _conv_norm_relu(shape[0], width, 3, 1)
     before = width
     for stage in range(4):
         after = width * 2**stage
-        body += [_make_block(before, after, 1 if stage == 0 else 2), _make_block(after, after, 1)]
+        body += [
+            _residual_block(before, after, 1 if stage == 0 else 2),
+            _residual_block(after, after, 1),
+        ]
         before = after
     body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     if last is not None:
@@ -159,13 +162,13 @@ def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Mod
     return nn.Sequential(*body, nn.Linear(before, outputs))
 
 
-def _make_block(before: int, after: int, stride: int) -> nn.Module:
+def _residual_block(before: int, after: int, stride: int) -> nn.Module:
     """Two convolutions; the shortcut is the identity where the shape does not change."""
-    inner = _normed(before, after, 3, 1, stride)
-    body = nn.Sequential(*inner, *_normed(after, after, 3, 1)[:-1])
+    inner = _conv_norm_relu(before, after, 3, 1, stride)
+    body = nn.Sequential(*inner, *_conv_norm_relu(after, after, 3, 1)[:-1])
     if stride == 1 and before == after:
         return ResidualBlock(body)
-    return ResidualBlock(body, nn.Sequential(*_normed(before, after, 1, 0, stride)[:-1]))
+    return ResidualBlock(body, nn.Sequential(*_conv_norm_relu(before, after, 1, 0, stride)[:-1]))
 
 
 def small_convolution(
@@ -173,7 +176,7 @@ def small_convolution(
 ) -> nn.Module:
     """One convolution, a pooling, and a hidden layer."""
     first = nn.Conv2d(shape[0], channels, kernel, padding=kernel // 2)
-    return _with_layers([first, act(), nn.MaxPool2d(2)], shape, (width,), outputs, act)
+    return _add_linear_layers([first, act(), nn.MaxPool2d(2)], shape, (width,), outputs, act)
 
 
 def small_deep(shape: Shape, outputs: int) -> nn.Module:
@@ -181,21 +184,29 @@ def small_deep(shape: Shape, outputs: int) -> nn.Module:
     body: list[nn.Module] = []
     for before, after in pairwise((shape[0], 12, 24, 32)):
         body += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
-    return _with_layers(body, shape, (48,), outputs)
+    return _add_linear_layers(body, shape, (48,), outputs)
 
 
 def small_vgg(shape: Shape, outputs: int) -> nn.Module:
     """Two pairs of convolutions with batch normalisation."""
-    body = [*_normed(shape[0], 12, 3, 1), *_normed(12, 12, 3, 1), nn.MaxPool2d(2)]
-    body += [*_normed(12, 24, 3, 1), *_normed(24, 24, 3, 1), nn.MaxPool2d(2)]
-    return _with_layers(body, shape, (64,), outputs)
+    body = [
+        *_conv_norm_relu(shape[0], 12, 3, 1),
+        *_conv_norm_relu(12, 12, 3, 1),
+        nn.MaxPool2d(2),
+    ]
+    body += [
+        *_conv_norm_relu(12, 24, 3, 1),
+        *_conv_norm_relu(24, 24, 3, 1),
+        nn.MaxPool2d(2),
+    ]
+    return _add_linear_layers(body, shape, (64,), outputs)
 
 
 def small_residual(channels: int, blocks: int, shape: Shape, outputs: int) -> nn.Module:
     """Residual blocks without normalisation, averaged over quarters of the image."""
     body = [nn.Conv2d(shape[0], channels, 3, 2, 1), nn.ReLU()]
     for _ in range(blocks):
-        inner = _convolution(channels, channels, 3, 1)
+        inner = _conv_relu(channels, channels, 3, 1)
         body.append(
             ResidualBlock(nn.Sequential(*inner, nn.Conv2d(channels, channels, 3, padding=1)))
         )
@@ -224,13 +235,18 @@ def small_dilated(shape: Shape, outputs: int) -> nn.Module:
 def small_branches(shape: Shape, outputs: int) -> nn.Module:
     """Parallel convolutions of three sizes."""
     branches = [nn.Conv2d(shape[0], 8, kernel, padding=kernel // 2) for kernel in (1, 3, 5)]
-    body = [ParallelBranches(*branches), nn.ReLU(), nn.MaxPool2d(2), *_convolution(24, 16, 3, 1)]
-    return _with_layers([*body, nn.AdaptiveAvgPool2d(3)], shape, (64,), outputs)
+    body = [
+        ParallelBranches(*branches),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        *_conv_relu(24, 16, 3, 1),
+    ]
+    return _add_linear_layers([*body, nn.AdaptiveAvgPool2d(3)], shape, (64,), outputs)
 
 
 def small_patches(shape: Shape, outputs: int) -> nn.Module:
     """Embedded patches, mixed within and between channels."""
-    patch = max(1, _smallest_side(shape) // 7)
+    patch = max(1, _smallest_image_side(shape) // 7)
     body = [nn.Conv2d(shape[0], 32, patch, patch), nn.GELU()]
     place = nn.Conv2d(32, 32, 5, padding=2, groups=32)
     body += [ResidualBlock(nn.Sequential(place, nn.GELU())), nn.Conv2d(32, 48, 1), nn.GELU()]
@@ -308,7 +324,7 @@ def variant_cnn(channels: int, layers: int, kernel: int, shape: Shape, outputs: 
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), head)
 
 
-def make_linear(width: int, outputs: int) -> nn.Module:
+def make_linear_network(width: int, outputs: int) -> nn.Module:
     """A linear layer on given features."""
     return nn.Sequential(nn.Linear(width, outputs))
 
@@ -355,10 +371,10 @@ def make_column_head(begin: int, end: int, outputs: int) -> nn.Module:
     return nn.Sequential(ColumnSlice(begin, end), nn.Linear(end - begin, outputs))
 
 
-def crop_and_flip(images: Tensor) -> Tensor:
+def crop_and_flip_images(images: Tensor) -> Tensor:
     """Shift every image by up to an eighth of its side, padded with zeros; flip half of them.
 
-    >>> crop_and_flip(torch.ones(5, 1, 8, 8)).shape
+    >>> crop_and_flip_images(torch.ones(5, 1, 8, 8)).shape
     torch.Size([5, 1, 8, 8])
     """
     count, side = len(images), images.shape[-1]
@@ -373,25 +389,27 @@ def crop_and_flip(images: Tensor) -> Tensor:
     return rows.permute(0, 3, 1, 2)
 
 
-AUGMENTATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"crop_and_flip": crop_and_flip}
+AUGMENTATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"crop_and_flip": crop_and_flip_images}
 """Augmentations of training images by name."""
 
 
-def _smallest_side(shape: Shape) -> int:
+def _smallest_image_side(shape: Shape) -> int:
     return min(shape[1], shape[2])
 
 
-def _convolution(before: int, after: int, kernel: int, padding: int) -> list[nn.Module]:
+def _conv_relu(before: int, after: int, kernel: int, padding: int) -> list[nn.Module]:
     return [nn.Conv2d(before, after, kernel, padding=padding), nn.ReLU()]
 
 
-def _normed(before: int, after: int, kernel: int, padding: int, stride: int = 1) -> list[nn.Module]:
+def _conv_norm_relu(
+    before: int, after: int, kernel: int, padding: int, stride: int = 1
+) -> list[nn.Module]:
     """Convolution, batch normalisation, ReLU."""
     layer = nn.Conv2d(before, after, kernel, stride, padding, bias=False)
     return [layer, nn.BatchNorm2d(after), nn.ReLU()]
 
 
-def _with_layers(
+def _add_linear_layers(
     body: Sequence[nn.Module],
     shape: Shape,
     widths: Sequence[int],

@@ -36,7 +36,7 @@ class Entrant:
 
     def __post_init__(self) -> None:
         if self.weights is not None:
-            _check_weights(self.weights)
+            _check_weight_mode(self.weights)
 
     @property
     def facts(self) -> Options:
@@ -109,7 +109,7 @@ class Protocol:
     scales: Mapping[str, ProtocolScale] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_weights(self.weights)
+        _check_weight_mode(self.weights)
         if self.study is None and self.metric not in METRICS:
             raise UnknownName(
                 f"there is no metric {self.metric!r}; choose from {', '.join(METRICS)}"
@@ -146,7 +146,7 @@ class Protocol:
             return replace(self, scale=scale)
         chosen = self.scales[scale]
         changes = {"seeds": 3 if scale == "small" else self.seeds, **chosen.changes}
-        changes = merge_mappings(self, changes)
+        changes = merge_protocol_changes(self, changes)
         reduced = "; ".join(part for part in (self.reduced, chosen.reduced) if part)
         return replace(self, scale=scale, reduced=reduced, **changes)
 
@@ -180,7 +180,7 @@ def change_protocol(protocol: Protocol, **changes: Any) -> Protocol:
     return replace(protocol, **changes)
 
 
-def merge_mappings(protocol: Protocol, changes: Options) -> JsonObject:
+def merge_protocol_changes(protocol: Protocol, changes: Options) -> JsonObject:
     """Changes of fields in which ``learner`` and ``settings`` keep the keys that stay the same."""
     merged = dict(changes)
     for name in ("learner", "settings"):
@@ -189,6 +189,6 @@ def merge_mappings(protocol: Protocol, changes: Options) -> JsonObject:
     return merged
 
 
-def _check_weights(weights: str) -> None:
+def _check_weight_mode(weights: str) -> None:
     if weights not in WEIGHTS:
         raise BadInput(f"weights must be one of {', '.join(WEIGHTS)}; got {weights!r}")

@@ -111,10 +111,10 @@ class RoundResult:
 def append_result(path: Path | str, *entries: RoundResult) -> None:
     """Append rounds with one write and flush them to disk; only one process may write a file."""
     path = Path(path)
-    lines = "".join(f"{format_line(entry)}\n" for entry in entries).encode()
+    lines = "".join(f"{format_result_line(entry)}\n" for entry in entries).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as file:
-        _cut_torn_line(path, file)
+        _cut_torn_result_line(path, file)
         written = file.write(lines)
         os.fsync(file.fileno())
     if written != len(lines):
@@ -131,10 +131,10 @@ def read_results(paths: Path | str | Iterable[Path | str]) -> list[RoundResult]:
     found: dict[tuple[RunKey, int], tuple[RoundResult, str]] = {}
     repeated = 0
     for path in files:
-        for number, entry in _iterate_lines(path):
+        for number, entry in _iterate_result_lines(path):
             where, name = f"line {number} of {path}", (entry.key, entry.round)
             if name in found:
-                _check_same(*found[name], entry, where)
+                _check_repeated_round(*found[name], entry, where)
                 repeated += 1
             found.setdefault(name, (entry, where))
     if repeated:
@@ -146,13 +146,13 @@ def read_results(paths: Path | str | Iterable[Path | str]) -> list[RoundResult]:
     return [entry for entry, _ in found.values()]
 
 
-def format_line(entry: RoundResult) -> str:
+def format_result_line(entry: RoundResult) -> str:
     """A round as one line of JSON, without the end of line."""
     content = {item.name: to_json(getattr(entry, item.name)) for item in fields(entry)}
     return json.dumps({"format": FORMAT} | content, allow_nan=False)
 
 
-def parse_line(line: str) -> RoundResult:
+def parse_result_line(line: str) -> RoundResult:
     """A round from its line; BadInput describes what is wrong with it."""
     try:
         content = json.loads(line)
@@ -166,12 +166,14 @@ def parse_line(line: str) -> RoundResult:
     if strange := sorted(set(content) - set(_HINTS)):
         raise BadInput(f"has an unknown field {strange[0]!r}")
     try:
-        return RoundResult(**{name: _parse_field(name, value) for name, value in content.items()})
+        return RoundResult(
+            **{name: _parse_result_field(name, value) for name, value in content.items()}
+        )
     except TypeError as error:
         raise BadInput(f"is not a round ({error})") from None
 
 
-def _cut_torn_line(path: Path, file: BinaryIO) -> None:
+def _cut_torn_result_line(path: Path, file: BinaryIO) -> None:
     end = complete = file.seek(0, os.SEEK_END)
     while complete:  # search backwards for the last end of line
         start = max(0, complete - 4096)
@@ -191,7 +193,7 @@ def _cut_torn_line(path: Path, file: BinaryIO) -> None:
     file.truncate(complete)
 
 
-def _iterate_lines(path: Path) -> Iterator[tuple[int, RoundResult]]:
+def _iterate_result_lines(path: Path) -> Iterator[tuple[int, RoundResult]]:
     if not path.is_file():
         raise BadInput(f"there is no results file {path}")
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -204,12 +206,12 @@ def _iterate_lines(path: Path) -> Iterator[tuple[int, RoundResult]]:
                 )
                 return
             try:
-                yield number, parse_line(line.decode())
+                yield number, parse_result_line(line.decode())
             except (BadInput, UnicodeDecodeError) as error:
                 raise BadInput(f"line {number} of {path} {error}; repair or remove it") from None
 
 
-def _check_same(first: RoundResult, there: str, second: RoundResult, here: str) -> None:
+def _check_repeated_round(first: RoundResult, there: str, second: RoundResult, here: str) -> None:
     pairs = [(entry.labels, entry.value, entry.picks) for entry in (first, second)]
     if repr(pairs[0]) != repr(pairs[1]):  # as text, so that nan equals nan
         raise BadInput(
@@ -221,7 +223,7 @@ def _check_same(first: RoundResult, there: str, second: RoundResult, here: str) 
 _HINTS = get_type_hints(RoundResult)
 
 
-def _parse_field(name: str, value: object) -> Any:
+def _parse_result_field(name: str, value: object) -> Any:
     """A field's value in its type; BadInput if it has another one."""
     hint = _HINTS[name]
     try:
@@ -232,36 +234,40 @@ def _parse_field(name: str, value: object) -> Any:
         raise BadInput(f"has {value!r} as {name}") from None
 
 
-def _require_type(kind: type) -> Callable[[object], object]:
-    def parse(value: object) -> object:
+def _require_field_type(kind: type) -> Callable[[object], object]:
+    def parse_exact_type(value: object) -> object:
         if type(value) is not kind:
             raise TypeError
         return value
 
-    return parse
+    return parse_exact_type
 
 
-def _parse_number(value: Any) -> float:
+def _parse_result_number(value: Any) -> float:
     """A number, or "inf" or "nan"."""
     if isinstance(value, bool) or (isinstance(value, str) and math.isfinite(float(value))):
         raise TypeError
     return float(value)
 
 
-def _parse_numbers(values: Any) -> tuple[float, ...]:
-    return tuple(_parse_number(value) for value in values)
+def _parse_result_numbers(values: Any) -> tuple[float, ...]:
+    return tuple(_parse_result_number(value) for value in values)
 
 
 _PARSERS: dict[Any, Callable[[Any], Any]] = {
-    str: _require_type(str),
-    int: _require_type(int),
-    float: _parse_number,
-    bool: _require_type(bool),
-    float | None: _parse_number,
-    tuple[float, ...]: _parse_numbers,
-    tuple[float, ...] | None: _parse_numbers,
-    tuple[int, ...]: lambda values: tuple(map(_require_type(int), values)),
+    str: _require_field_type(str),
+    int: _require_field_type(int),
+    float: _parse_result_number,
+    bool: _require_field_type(bool),
+    float | None: _parse_result_number,
+    tuple[float, ...]: _parse_result_numbers,
+    tuple[float, ...] | None: _parse_result_numbers,
+    tuple[int, ...]: lambda values: tuple(map(_require_field_type(int), values)),
     Mapping[str, object]: dict,
-    Mapping[str, float]: lambda value: {name: _parse_number(part) for name, part in value.items()},
-    Mapping[str, str]: lambda value: {name: _require_type(str)(v) for name, v in value.items()},
+    Mapping[str, float]: lambda value: {
+        name: _parse_result_number(part) for name, part in value.items()
+    },
+    Mapping[str, str]: lambda value: {
+        name: _require_field_type(str)(v) for name, v in value.items()
+    },
 }

@@ -17,16 +17,18 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import joblib
 from joblib.externals import loky
 
-from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
-from labelwise.benchmark.devices import Device, find_device, use_one_thread
-from labelwise.benchmark.lines import make_key
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_benchmark_runs
+from labelwise.benchmark.devices import find_benchmark_device, use_one_torch_thread
+from labelwise.benchmark.lines import make_run_key
+from labelwise.benchmark.processes import WorkerProcess, keep_last_result
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
-from labelwise.benchmark.splits import SplitCache, check_data
+from labelwise.benchmark.splits import SplitCache, check_protocol_data
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
 from labelwise.pool.blocks import Progress
@@ -49,30 +51,21 @@ class BenchmarkJob:
     @property
     def key(self) -> RunKey:
         """Identifies the run in a results file."""
-        return make_key(self.protocol, self.entrant, self.seed)
+        return make_run_key(self.protocol, self.entrant, self.seed)
 
-    def make_splits(self, device: Device, keep: int = 1) -> SplitCache:
-        """The data of the experiment."""
-        return SplitCache(self.protocol, device, keep)
-
-    def iterate_lines(
+    def iterate_new_rounds(
         self, splits: SplitCache, known: Sequence[RoundResult]
     ) -> Iterator[RoundResult]:
         """The lines that are not recorded yet."""
         if self.protocol.study is None:
-            yield from play_jobs([self], splits, {self.key: known})
+            yield from play_benchmark_runs(
+                [BenchmarkRun(splits, self.entrant, self.seed)], {self.key: known}
+            )
             return
         study = STUDIES[self.protocol.study].lines
         for line in study(self.protocol, self.entrant, self.seed, splits.device):
             if line.round >= len(known):
                 yield line
-
-
-def play_jobs(
-    jobs: Sequence[BenchmarkJob], splits: SplitCache, known: KnownLines
-) -> Iterator[RoundResult]:
-    """Play runs together in this process, round by round."""
-    return play_runs([BenchmarkRun(splits, job.entrant, job.seed) for job in jobs], known)
 
 
 class JobFailure(NamedTuple):
@@ -82,52 +75,76 @@ class JobFailure(NamedTuple):
     error: LabelwiseError
 
 
-def distribute_jobs(
+def play_benchmark_jobs(
     jobs: Sequence[BenchmarkJob],
     known: KnownLines,
     device: str,
     workers: int | None,
     on: str | None = None,
 ) -> Iterator[RoundResult | JobFailure]:
-    """Play runs one after the other in each of several processes; yields lines as they come."""
-    count = None if workers is None else min(workers, len(jobs))
-    if on is None and count == 1:
-        for job in jobs:
-            yield from _play_here(job, known, device)
-        return
+    """The new lines of all runs as they come, together on a GPU, otherwise in processes."""
     if not jobs:
         return
+    if on is None:
+        where = find_benchmark_device(device)
+        if where.type == "cuda" and jobs[0].protocol.study is None:
+            splits = SplitCache(jobs[0].protocol, where, keep=len({job.seed for job in jobs}))
+            yield from play_benchmark_runs(
+                [BenchmarkRun(splits, j.entrant, j.seed) for j in jobs], known
+            )
+            return
+        device, workers = str(where), workers or joblib.cpu_count()
+    else:
+        device = "cuda" if device == "cuda" else "cpu"
+    count = workers and min(workers, len(jobs))
+    if on is None and count == 1:
+        for job in jobs:
+            while isinstance(line := _play_next_round(job, known[job.key], device), RoundResult):
+                yield line
+            if line is not None:
+                yield JobFailure(job, line)
+    else:
+        with _open_run_processes(count, device, on) as processes:
+            yield from _distribute_benchmark_jobs(jobs, known, device, processes)
+
+
+def _distribute_benchmark_jobs(
+    jobs: Sequence[BenchmarkJob], known: KnownLines, device: str, processes: Sequence[WorkerProcess]
+) -> Iterator[RoundResult | JobFailure]:
+    """Play runs one after the other in each of several processes."""
     waiting = deque(jobs)
-    running: dict[Future[RoundResult | LabelwiseError | None], tuple[BenchmarkJob, Any]] = {}
+    running: dict[
+        Future[RoundResult | LabelwiseError | None], tuple[BenchmarkJob, WorkerProcess]
+    ] = {}
 
-    def send(job: BenchmarkJob, process: Any) -> None:
-        running[process.submit(_play_remotely, job, known[job.key], device)] = job, process
+    def send_job(job: BenchmarkJob, process: WorkerProcess) -> None:
+        running[process.submit(_play_round_in_process, job, known[job.key], device)] = job, process
 
-    with _open_processes(count, device, on) as processes:
-        for process in processes[: len(jobs)]:
-            send(waiting.popleft(), process)
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                job, process = running.pop(future)
-                line = future.result()
-                if isinstance(line, RoundResult):
-                    yield line  # the caller adds it to the known lines before we continue
-                    send(job, process)
-                    continue
-                if line is not None:
-                    yield JobFailure(job, line)
-                if waiting:
-                    send(waiting.popleft(), process)
+    for process in processes[: len(jobs)]:
+        send_job(waiting.popleft(), process)
+    while running:
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            job, process = running.pop(future)
+            line = future.result()
+            if isinstance(line, RoundResult):
+                yield line  # the caller adds it to the known lines before we continue
+                send_job(job, process)
+                continue
+            if line is not None:
+                yield JobFailure(job, line)
+            if waiting:
+                send_job(waiting.popleft(), process)
 
 
 @contextmanager
-def _open_processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
-    """Processes with a ``submit`` method, on this machine or on a cluster."""
+def _open_run_processes(
+    count: int | None, device: str, on: str | None
+) -> Iterator[Sequence[WorkerProcess]]:
     if on is not None:
         from labelwise.pool.ray.shards import ray_processes
 
         with ray_processes(on, count, gpus=int(device == "cuda")) as processes:
-            yield list(processes)
+            yield processes
         return
     environment = dict.fromkeys(THREAD_VARIABLES, "1")
     pools = [loky.ProcessPoolExecutor(1, timeout=None, env=environment) for _ in range(count or 1)]
@@ -138,46 +155,41 @@ def _open_processes(count: int | None, device: str, on: str | None) -> Iterator[
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _play_remotely(
+def _play_round_in_process(
     job: BenchmarkJob, lines: Sequence[RoundResult], device: str
 ) -> RoundResult | LabelwiseError | None:
-    """The result or error of `_play_next` in a worker process."""
-    use_one_thread()
+    use_one_torch_thread()
+    return _play_next_round(job, lines, device)
+
+
+_current: list[tuple[tuple[Protocol, RunKey, int], Iterator[RoundResult]]] = []
+"""The run of this process, if any: its position and its remaining lines."""
+
+
+def _play_next_round(
+    job: BenchmarkJob, lines: Sequence[RoundResult], device: str
+) -> RoundResult | LabelwiseError | None:
+    """The next line of a run, its error, or None if it is complete; continues the current run."""
+    position = job.protocol, job.key, len(lines)
     try:
-        return _play_next(job, lines, device)
+        if _current and _current[0][0] == position:
+            rest = _current[0][1]
+        else:
+            _current.clear()  # free the memory of the previous run first
+            rest = job.iterate_new_rounds(_keep_splits(job.protocol, device), lines)
+        _current.clear()  # an error leaves nothing to continue
+        line = next(rest, None)
     except LabelwiseError as error:
         return error
-
-
-def _play_here(
-    job: BenchmarkJob, known: KnownLines, device: str
-) -> Iterator[RoundResult | JobFailure]:
-    """A run in this process."""
-    try:
-        while (line := _play_next(job, known[job.key], device)) is not None:
-            yield line
-    except LabelwiseError as error:
-        yield JobFailure(job, error)
-
-
-_current: dict[str, Any] = {}
-"""The run of this process: its position, the iterator of its remaining lines, and the splits, which
-the next run of the same seed reuses."""
-
-
-def _play_next(job: BenchmarkJob, lines: Sequence[RoundResult], device: str) -> RoundResult | None:
-    """The next line of a run, or None if it is complete; continues the run of this process."""
-    position = job.protocol, job.key, len(lines)
-    if _current.get("position") != position:
-        _current["rest"] = None  # free the memory of the previous run first
-        splits = _current.get("splits")
-        if splits is None or splits.protocol != job.protocol or str(splits.device) != device:
-            splits = _current["splits"] = job.make_splits(find_device(device))
-        _current["rest"] = job.iterate_lines(splits, lines)
-    _current["position"] = None  # an error leaves nothing to continue
-    line: RoundResult | None = next(_current["rest"], None)
-    _current["position"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
+    if line is not None:
+        _current.append(((job.protocol, job.key, len(lines) + 1), rest))
     return line
+
+
+@keep_last_result
+def _keep_splits(protocol: Protocol, device: str) -> SplitCache:
+    """The splits of an experiment, which runs of the same seed share."""
+    return SplitCache(protocol, find_benchmark_device(device))
 
 
 def run_experiment(
@@ -201,7 +213,7 @@ def run_experiment(
         seeds: a number, from 0, or the seeds.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``; on a cluster ``"cuda"`` uses one GPU per
             process, and ``"auto"`` none.
-        workers: parallel processes on a CPU; on a cluster, None is one per CPU.
+        workers: parallel processes on a CPU; None is one per core.
         on: the Ray cluster of the processes, as in `labelwise.select`; None for this machine.
         progress: called as ``progress("rounds", done, total)`` after every line.
         on_round: called with every new line.
@@ -211,14 +223,25 @@ def run_experiment(
     """
     entrants = protocol.choose_entrants(strategies)
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    _check_request(protocol, entrants, chosen, workers, on)
+    _check_experiment_request(protocol, entrants, chosen, workers)
     jobs = [BenchmarkJob(protocol, entrant, seed) for seed in chosen for entrant in entrants]
-    known = read_known_lines(protocol, path, jobs)
+    known = read_known_rounds(protocol, path, jobs)
     study = STUDIES[protocol.study] if protocol.study else None
     rounds = study.count_rounds(protocol) if study else protocol.rounds + 1
     open_jobs = [job for job in jobs if len(known[job.key]) < rounds]
-    source = iterate_lines(open_jobs, known, device, workers, on)
-    failures = write_lines(source, path, known, rounds * len(jobs), progress, on_round)
+    done, failures = sum(map(len, known.values())), []
+    report = progress or (lambda stage, done, total: None)
+    report("rounds", done, rounds * len(jobs))
+    for line in play_benchmark_jobs(open_jobs, known, device, workers, on):
+        if isinstance(line, JobFailure):
+            failures.append(line)
+            continue
+        append_result(path, line)
+        known[line.key].append(line)
+        done += 1
+        if on_round is not None:
+            on_round(line)
+        report("rounds", done, rounds * len(jobs))
     if failures and len(failures) == len(open_jobs):
         raise failures[0].error
     for job, error in failures:
@@ -230,50 +253,7 @@ def run_experiment(
     return [line for job in jobs for line in known[job.key]]
 
 
-def iterate_lines(
-    jobs: Sequence[BenchmarkJob],
-    known: KnownLines,
-    device: str,
-    workers: int | None,
-    on: str | None = None,
-) -> Iterator[RoundResult | JobFailure]:
-    """The lines of all runs as they come."""
-    if on is not None:
-        return distribute_jobs(jobs, known, "cuda" if device == "cuda" else "cpu", workers, on)
-    where = find_device(device)
-    if jobs and where.type == "cuda" and jobs[0].protocol.study is None:
-        splits = jobs[0].make_splits(where, keep=len({job.seed for job in jobs}))
-        return play_jobs(jobs, splits, known)
-    return distribute_jobs(jobs, known, str(where), workers)
-
-
-def write_lines(
-    source: Iterator[RoundResult | JobFailure],
-    path: str | Path,
-    known: Mapping[RunKey, list[RoundResult]],
-    total: int,
-    progress: Progress | None,
-    on_round: Callable[[RoundResult], None] | None = None,
-) -> list[JobFailure]:
-    """Append every line to the results file and to ``known``; return the failed runs."""
-    done = sum(len(lines) for lines in known.values())
-    report = progress or (lambda stage, done, total: None)
-    report("rounds", done, total)
-    failures = []
-    for line in source:
-        if isinstance(line, JobFailure):
-            failures.append(line)
-            continue
-        append_result(path, line)
-        known[line.key].append(line)
-        done += 1
-        if on_round is not None:
-            on_round(line)
-        report("rounds", done, total)
-    return failures
-
-
-def read_known_lines(
+def read_known_rounds(
     protocol: Protocol, path: str | Path, jobs: Sequence[BenchmarkJob]
 ) -> dict[RunKey, list[RoundResult]]:
     """The recorded lines of runs by round, checked against the protocol."""
@@ -301,15 +281,14 @@ def read_known_lines(
     return found
 
 
-def _check_request(
+def _check_experiment_request(
     protocol: Protocol,
     entrants: Sequence[Entrant],
     seeds: Sequence[int],
     workers: int | None,
-    on: str | None,
 ) -> None:
     """Reject requests that would fail later."""
-    check_data(protocol)
+    check_protocol_data(protocol)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         given = ", ".join(map(str, seeds)) or "none"
         raise BadInput(f"seeds must be one or more different numbers from 0; got {given}")
@@ -318,7 +297,5 @@ def _check_request(
     for entrant in entrants:
         if protocol.study is None:
             get(entrant.strategy).with_options(**entrant.options)
-    if workers is None and on is None:
-        raise BadInput("workers is None but on names no cluster; set the number of processes")
     if workers is not None and workers < 1:
         raise BadInput(f"workers must be 1 or more; got {workers}")

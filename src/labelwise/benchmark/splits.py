@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids
-from labelwise.benchmark.datasets import CATALOGUE, Dataset, available, load
+from labelwise.benchmark.datasets import CATALOGUE, Dataset, find_available_datasets, load
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.devices import Device, move_items
+from labelwise.benchmark.devices import Device, move_items_to_device
 from labelwise.benchmark.frozen_run import SPLIT
 from labelwise.benchmark.protocol import Protocol
 from labelwise.errors import BadInput
@@ -56,8 +56,8 @@ class DataSplit:
 
 def split_dataset(protocol: Protocol, seed: int) -> DataSplit:
     """Split a protocol's data set by a seed."""
-    data = load_standardized(protocol.dataset)
-    _check_size(protocol, data.n, data.classes)
+    data = load_standardized_dataset(protocol.dataset)
+    _check_dataset_size(protocol, data.n, data.classes)
     order = np.random.default_rng([seed, SPLIT]).permutation(data.n)
     held, rest = order[: protocol.validation], order[protocol.validation :]
     taken = rest if protocol.pool is None else rest[: protocol.pool]
@@ -92,28 +92,30 @@ class SplitCache:
             while len(self._cache) >= self.keep:
                 del self._cache[next(iter(self._cache))]
             split = self.split(self.protocol, seed)
-            self._cache[seed] = split, move_split(split, self.device)
+            self._cache[seed] = split, move_split_to_device(split, self.device)
         return self._cache[seed]
 
 
-def move_split(split: DataSplit, device: Device) -> tuple[Items, Items]:
+def move_split_to_device(split: DataSplit, device: Device) -> tuple[Items, Items]:
     """The pool and test items of a split on a device."""
-    return move_items(split.inputs, device), move_items(split.test_inputs, device)
+    return move_items_to_device(split.inputs, device), move_items_to_device(
+        split.test_inputs, device
+    )
 
 
 @lru_cache(maxsize=1)
-def load_standardized(name: str) -> Dataset:
+def load_standardized_dataset(name: str) -> Dataset:
     """A data set with inputs, and values of a regression, at mean 0 and deviation 1."""
     data = load(name)
-    scale = _fit_scale(data.inputs)
+    scale = _fit_input_scale(data.inputs)
     data = replace(data, inputs=scale(data.inputs), test_inputs=scale(data.test_inputs))
     if data.classes:
         return data
-    scale = _fit_scale(data.targets)
+    scale = _fit_input_scale(data.targets)
     return replace(data, targets=scale(data.targets), test_targets=scale(data.test_targets))
 
 
-def _fit_scale(values: Arrays) -> Callable[[Arrays], Arrays]:
+def _fit_input_scale(values: Arrays) -> Callable[[Arrays], Arrays]:
     """The function that scales to mean 0 and deviation 1 per channel or column."""
     some = values[:SCALED_BY].astype(np.float64)
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
@@ -131,20 +133,20 @@ def _choose_test_items(count: int, wanted: int | None) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(SPLIT).permutation(count)[:wanted])
 
 
-def check_data(protocol: Protocol) -> None:
+def check_protocol_data(protocol: Protocol) -> None:
     """Reject a data set that is missing or does not suit the protocol."""
     if protocol.study is not None and protocol.dataset not in CATALOGUE:
         return  # the study generates it
-    status = available().get(protocol.dataset)
+    status = find_available_datasets().get(protocol.dataset)
     if status is not None and not status.entry.shape and "encoder" not in protocol.settings:
         raise BadInput(f"{protocol.dataset} has texts, but networks need numbers; choose another")
     if status is None or not status.ready:
         load(protocol.dataset)  # raises with an explanation
         return
-    _check_size(protocol, status.entry.train, status.entry.classes)
+    _check_dataset_size(protocol, status.entry.train, status.entry.classes)
 
 
-def _check_size(protocol: Protocol, count: int, classes: int | None) -> None:
+def _check_dataset_size(protocol: Protocol, count: int, classes: int | None) -> None:
     if protocol.study is None and (protocol.metric == "mse") != (classes is None):
         task = "a regression" if classes is None else f"{classes} classes"
         raise BadInput(f"{protocol.name} measures {protocol.metric}; {protocol.dataset} is {task}")

@@ -22,7 +22,6 @@ Diverse, Uncertain Gradient Lower Bounds", ICLR 2020 (win matrix). J. Demsar, "S
 Comparisons of Classifiers over Multiple Data Sets", JMLR, 2006 (ranks).
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,12 +48,12 @@ EXACT_FLIPS, FLIPS = 14, 20_000
 # Measures of curves.
 
 
-def area(labels: ArrayLike, curves: ArrayLike) -> Floats:
+def curve_area(labels: ArrayLike, curves: ArrayLike) -> Floats:
     """Mean height of curves: trapezoid over the labels, divided by their range.
 
     ``curves`` are ``(..., r)``, ``labels`` ``(r,)``; one measurement is returned as it is.
 
-    >>> float(area([10, 20, 40], [0.0, 60.0, 60.0]))
+    >>> float(curve_area([10, 20, 40], [0.0, 60.0, 60.0]))
     50.0
     """
     at, heights = np.asarray(labels, dtype=np.float64), np.asarray(curves, dtype=np.float64)
@@ -153,7 +152,7 @@ def resample_seeds(seeds: int) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=32)
-def tail_probability(seeds: int) -> float:
+def bootstrap_tail_probability(seeds: int) -> float:
     """Probability of the bootstrap distribution beyond each end, expanded for few seeds."""
     quantile = stats.t.ppf(0.975, seeds - 1)
     return float(stats.norm.cdf(-np.sqrt(seeds / (seeds - 1)) * quantile))
@@ -176,19 +175,19 @@ def bootstrap(statistic: Callable[[Floats], Floats], seeds: int) -> Estimate:
         return Estimate(value, np.nan, np.nan)
     shares, chances = resample_seeds(seeds)
     drawn = np.asarray(statistic(shares), dtype=np.float64)
-    tail = tail_probability(seeds)
-    low = _lower_quantile(np.where(np.isnan(drawn), -np.inf, drawn), chances, tail)
-    high = -_lower_quantile(np.where(np.isnan(drawn), -np.inf, -drawn), chances, tail)
+    tail = bootstrap_tail_probability(seeds)
+    low = _weighted_lower_quantile(np.where(np.isnan(drawn), -np.inf, drawn), chances, tail)
+    high = -_weighted_lower_quantile(np.where(np.isnan(drawn), -np.inf, -drawn), chances, tail)
     return Estimate(value, min(low, value), max(high, value))
 
 
-def mean_estimate(values: ArrayLike) -> Estimate:
+def bootstrap_mean(values: ArrayLike) -> Estimate:
     """The mean of one number per seed, ``(s,)``, with its interval."""
     numbers = np.asarray(values, dtype=np.float64)
     return bootstrap(lambda shares: shares @ numbers, len(numbers))
 
 
-def _lower_quantile(values: Arrays, chances: Floats, tail: float) -> float:
+def _weighted_lower_quantile(values: Arrays, chances: Floats, tail: float) -> float:
     """The smallest value with at least ``tail`` of the probability at or below it."""
     order = np.argsort(values, kind="stable")
     place = int(np.searchsorted(np.cumsum(chances[order]), tail * (1 - 1e-9)))
@@ -222,7 +221,7 @@ def sign_flip_test(differences: ArrayLike) -> float:
     return extreme / len(sums) if exact else (extreme + 1) / (FLIPS + 1)
 
 
-def t_test(differences: ArrayLike) -> float:
+def paired_t_test(differences: ArrayLike) -> float:
     """Two-sided p-value of Student's paired t test; nan if undefined, 0 for equal differences."""
     numbers = np.asarray(differences, dtype=np.float64)
     if len(numbers) < 2 or not np.isfinite(numbers).all():
@@ -230,24 +229,6 @@ def t_test(differences: ArrayLike) -> float:
     if numbers.std(ddof=1) <= 1e-12 * np.abs(numbers).max():
         return 0.0 if numbers.mean() else 1.0
     return float(stats.ttest_1samp(numbers, 0.0).pvalue)
-
-
-def detectable_difference(differences: ArrayLike, *, comparisons: int = 1) -> float:
-    """Smallest mean difference that a paired t test at 5 % would have found with 80 % probability.
-
-    For ``n`` differences of deviation ``s``: ``(t(1 - 0.05 / 2 m) + t(0.8)) s / sqrt(n)``, with
-    ``m`` comparisons (the first step of Holm's method) and quantiles of ``n - 1`` degrees. Infinity
-    for fewer than 2 differences.
-
-    >>> round(detectable_difference([1.0, 2.0, 3.0, 2.0]), 2)
-    1.7
-    """
-    values = np.asarray(differences, dtype=np.float64)
-    if len(values) < 2:
-        return math.inf
-    quantile = stats.t(len(values) - 1).ppf
-    reach = quantile(1 - LEVEL / (2 * comparisons)) + quantile(0.8)
-    return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def correct_holm(p_values: ArrayLike) -> Floats:
@@ -290,8 +271,8 @@ def paired_difference(
         raise BadInput("two strategies without a seed in common cannot be compared")
     numbers = (1 if higher_is_better else -1) * (first - second)
     ahead = int((numbers > 0).sum())
-    tests = sign_flip_test(numbers), t_test(numbers)
-    return PairedDifference(mean_estimate(numbers), len(numbers), ahead, *tests)
+    tests = sign_flip_test(numbers), paired_t_test(numbers)
+    return PairedDifference(bootstrap_mean(numbers), len(numbers), ahead, *tests)
 
 
 # Rankings of many strategies.
@@ -312,20 +293,22 @@ def win_matrix(experiments: Sequence[Mapping[str, Floats]], names: Sequence[str]
             if first == second:
                 continue
             both = [entry for entry in experiments if first in entry and second in entry]
-            shares = [_share_won(entry[first] - entry[second]) for entry in both]
+            shares = [_share_of_rounds_won(entry[first] - entry[second]) for entry in both]
             shares = [share for share in shares if not np.isnan(share)]
             if shares:
                 wins[row, column] = np.mean(shares)
     return wins
 
 
-def _share_won(differences: Floats) -> float:
+def _share_of_rounds_won(differences: Floats) -> float:
     """The share of rounds ``(s, r)`` won with significance; nan if none has 2 seeds."""
     rounds = [column[~np.isnan(column)] for column in differences.T]
     tested = [column for column in rounds if len(column) > 1]
     if not tested:
         return float("nan")
-    return float(np.mean([column.mean() > 0 and t_test(column) <= LEVEL for column in tested]))
+    return float(
+        np.mean([column.mean() > 0 and paired_t_test(column) <= LEVEL for column in tested])
+    )
 
 
 @dataclass(frozen=True)
@@ -358,11 +341,11 @@ def mean_ranks(scores: ArrayLike, names: Sequence[str]) -> MeanRanks:
     critical = float(quantile * np.sqrt(count * (count + 1) / (6 * blocks)))
     order = np.argsort(ranks, kind="stable")
     best_first = tuple(names[place] for place in order)
-    groups = _group_ranks(ranks[order], critical)
+    groups = _group_equal_ranks(ranks[order], critical)
     return MeanRanks(best_first, ranks[order], blocks, p_value, critical, groups)
 
 
-def _group_ranks(ranks: Floats, critical: float) -> tuple[tuple[int, int], ...]:
+def _group_equal_ranks(ranks: Floats, critical: float) -> tuple[tuple[int, int], ...]:
     found: list[tuple[int, int]] = []
     for first in range(len(ranks)):
         last = int(np.flatnonzero(ranks - ranks[first] <= critical)[-1])

@@ -77,6 +77,34 @@ SkipBrokenOption = Annotated[
     bool, Option("--skip-broken", help="Leave out items that cannot be read.")
 ]
 HostOption = Annotated[str, Option("--host", help="Address to listen on.")]
+BatchOption = Annotated[
+    int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).", min=1)
+]
+StrategyOption = Annotated[
+    str | None, Option("--strategy", "-s", help="Selection strategy (default: the campaign's).")
+]
+StrategiesOption = Annotated[
+    str | None,
+    Option("--strategies", help="Strategies to compare (default: the usual ones).", metavar="A,B"),
+]
+SeedsOption = Annotated[int, Option("--seeds", help="Runs of each strategy.", min=1)]
+EncoderOption = Annotated[
+    str, Option("--encoder", help="Encoder; see labelwise encoders.", metavar="SPEC")
+]
+ClusterOption = Annotated[
+    str | None,
+    Option(
+        "--on",
+        help="Ray cluster: ray (started here), ray:HOST:PORT or ray://HOST:PORT.",
+        metavar="CLUSTER",
+    ),
+]
+PageOption = Annotated[Path, Option("--out", "-o", help="Page to write.")]
+PortOption = Annotated[int, Option("--port", help="Port; 0 for any free one.", min=0, max=65535)]
+TokenOption = Annotated[
+    str | None,
+    Option("--token", help="Token that callers need.", envvar="LABELWISE_TOKEN", show_envvar=True),
+]
 AllowHostOption = Annotated[
     list[str] | None,
     Option(
@@ -144,11 +172,11 @@ def _run_labelwise(
 def add_record_command(name: str) -> Callable[[Any], Any]:
     """Register a command as ``labelwise record NAME``, and as ``labelwise NAME``, hidden."""
 
-    def register(function: Any) -> Any:
+    def register_record_command(function: Any) -> Any:
         app.command(name, hidden=True)(function)
         return record_group.command(name)(function)
 
-    return register
+    return register_record_command
 
 
 def list_commands() -> Iterator[tuple[str, CommandInfo]]:
@@ -159,11 +187,11 @@ def list_commands() -> Iterator[tuple[str, CommandInfo]]:
             yield prefix, entry
 
 
-def format_help(docstring: str) -> str:
+def format_command_help(docstring: str) -> str:
     r"""The help text of a command: its docstring with paragraphs on one line and examples in bold.
 
     Example:
-        >>> format_help("Count.\n\n    Examples:\n        count 1\n        count 2\n    ")
+        >>> format_command_help("Count.\n\n    Examples:\n        count 1\n        count 2\n    ")
         'Count.\n\n[bold]Examples[/bold]\n\n  count 1\n\n  count 2'
     """
     paragraphs: list[str] = []
@@ -192,7 +220,7 @@ def set_campaign_folder(folder: Path | None) -> None:
     _open_campaign.set(None)
 
 
-def name_items(text: str) -> str:
+def name_items_in_text(text: str) -> str:
     """Replace the numbers of items in a text by the user's own ids, if the campaign has them."""
     project = _open_campaign.get()
 
@@ -206,15 +234,15 @@ def name_items(text: str) -> str:
     return text if project is None else re.sub(r"\bitem (\d+)\b", name, text)
 
 
-def complete_commands(text: str) -> str:
+def complete_command_hints(text: str) -> str:
     """Add the campaign folder that the user gave to every campaign command in a text.
 
     Example:
         >>> set_campaign_folder(Path("my photos"))
-        >>> complete_commands("run labelwise train, then labelwise ask --out batch.csv")
+        >>> complete_command_hints("run labelwise train, then labelwise ask --out batch.csv")
         "run labelwise train -c 'my photos', then labelwise ask -c 'my photos' --out batch.csv"
         >>> set_campaign_folder(None)
-        >>> complete_commands("run labelwise train")
+        >>> complete_command_hints("run labelwise train")
         'run labelwise train'
     """
     folder = _campaign_folder.get()
@@ -222,14 +250,14 @@ def complete_commands(text: str) -> str:
         return text
     # Skip commands that name a folder already, and longer names such as "label-studio".
     pattern = rf"\blabelwise (?:{'|'.join(_list_campaign_commands())})(?![\w-])(?! -c )"
-    return re.sub(pattern, lambda found: f"{found[0]} -c {quote_path(folder)}", text)
+    return re.sub(pattern, lambda found: f"{found[0]} -c {quote_shell_path(folder)}", text)
 
 
-def quote_path(path: object) -> str:
+def quote_shell_path(path: object) -> str:
     """Quote a path for a shell.
 
     Example:
-        >>> quote_path(Path("my photos")), quote_path("photos")
+        >>> quote_shell_path(Path("my photos")), quote_shell_path("photos")
         ("'my photos'", 'photos')
     """
     return shlex.quote(str(path))

@@ -3,24 +3,27 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from labelwise.cli.app import (
+    BatchOption,
     CampaignOption,
     SeedOption,
     SpreadsheetOption,
+    StrategyOption,
     StrategyOptions,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
-    quote_path,
+    quote_shell_path,
 )
 from labelwise.cli.console import show_progress, warn_about_formulas
-from labelwise.cli.files import check_output_file, parse_options, split_options
+from labelwise.cli.files import check_output_file, parse_strategy_options, split_option_texts
 from labelwise.display import escape_text, format_count, format_person
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 
 if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
@@ -36,20 +39,12 @@ COLUMNS = ("id", "item", "label", "rank", "weight", "why")
 @app.command("ask")
 def ask_for_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")],
-    strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="Selection strategy (default: the campaign's).")
-    ] = None,
-    batch: Annotated[
-        int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).")
-    ] = None,
+    strategy: StrategyOption = None,
+    batch: BatchOption = None,
     option: StrategyOptions = None,
     seed: SeedOption = None,
-    guesses: Annotated[
-        bool, Option("--guesses", help="Add the model's prediction and its confidence.")
-    ] = False,
-    ahead: Annotated[
-        bool, Option("--ahead", help="Select the next batch while the last one is still open.")
-    ] = False,
+    guesses: Annotated[bool, Option("--guesses", help="Add the model's predictions.")] = False,
+    ahead: Annotated[bool, Option("--ahead", help="Select while a batch is open.")] = False,
     lend: Annotated[
         int | None, Option("--lend", help="Write at most N items, reserved for --by.", metavar="N")
     ] = None,
@@ -76,28 +71,28 @@ def ask_for_labels(
     project = open_project(campaign)
     record = project.open_record()
     wanted = {"strategy": strategy, "budget": batch, "seed": seed}
-    _open_batch(project, record, wanted, option or [], ahead)
+    _open_batch_to_ask(project, record, wanted, option or [], ahead)
     gone = project.close_missing(record)
     if gone:
         some = ", ".join(map(str, gone[:10])) + (", ..." if gone[10:] else "")
         items = format_count(len(gone), "item")
         print(f"note: {items} left out because files are missing: {some}", file=sys.stderr)
     ids = list(record.ledger().waiting) if lend is None else record.lend(by, lend)
-    rows = record.look(lambda ledger: _make_rows(project, ledger, ids))
+    rows = record.look(lambda ledger: _make_batch_rows(project, ledger, ids))
     extra = ("guess", "confidence") if guesses else ()
     formulas = write_table(out, (*COLUMNS, *extra), rows, spreadsheet=spreadsheet)
     reserved = "" if lend is None else f", reserved for {format_person(by)}"
     print(f"{format_count(len(rows), 'item')} to label written to {out}{reserved}")
     if rows:
-        command = f"labelwise tell {quote_path(out)}"
-        print(complete_commands(f"next: fill in the column label, then {command}"))
+        command = f"labelwise tell {quote_shell_path(out)}"
+        print(complete_command_hints(f"next: fill in the column label, then {command}"))
     warn_about_formulas(out, formulas)
 
 
-def _open_batch(
+def _open_batch_to_ask(
     project: "Project",
     record: "CampaignRecord",
-    wanted: dict[str, Any],
+    wanted: JsonObject,
     options: Sequence[str],
     ahead: bool,
 ) -> None:
@@ -118,9 +113,9 @@ def _open_batch(
         return
     settings = record.settings_of(ledger)
     name = wanted["strategy"] or (settings.strategy if ledger.trainings else settings.first)
-    values = parse_options(get(name), split_options(options))
+    values = parse_strategy_options(get(name), split_option_texts(options))
     if wanted["budget"] is None:
-        wanted = {**wanted, "budget": _limit_batch(ledger, settings)}
+        wanted = {**wanted, "budget": _limit_batch_to_budget(ledger, settings)}
     with show_progress() as progress:
         picks = project.campaign(progress=progress).ask(**wanted, ahead=ahead, **values)
     info = picks.info
@@ -131,7 +126,7 @@ def _open_batch(
     print(words)
 
 
-def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
+def _limit_batch_to_budget(ledger: "Ledger", settings: "Settings") -> int | None:
     """Return the size of a batch that the budget still pays for; None for the usual size."""
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.runner import count_items_to_ask
@@ -148,7 +143,7 @@ def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
     return left
 
 
-def find_guess(asked: "Asked", rank: int) -> "tuple[Label | None, float | None]":
+def find_pick_guess(asked: "Asked", rank: int) -> "tuple[Label | None, float | None]":
     """Find the model's prediction for a pick, and its confidence; a number has none."""
     if asked.guesses is not None:
         label, confidence = asked.guesses[rank]
@@ -157,7 +152,9 @@ def find_guess(asked: "Asked", rank: int) -> "tuple[Label | None, float | None]"
     return (predicted[rank] if rank < len(predicted) else None), None
 
 
-def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list[dict[str, object]]:
+def _make_batch_rows(
+    project: "Project", ledger: "Ledger", ids: Sequence[int]
+) -> list[dict[str, object]]:
     """Make a row per item, in the order of picking."""
     from labelwise.campaign.explanations import explain_pick
 
@@ -165,7 +162,7 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
     for item in ids:
         pick = ledger.pick_of(item)
         assert pick is not None  # every id is of an open batch
-        guess, confidence = find_guess(*pick)
+        guess, confidence = find_pick_guess(*pick)
         rows.append(
             {
                 "id": project.items.key(item),

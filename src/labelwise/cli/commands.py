@@ -42,7 +42,7 @@ from labelwise.cli import (
     tell,
     theory,
 )
-from labelwise.cli.app import app, format_help, list_commands, set_campaign_folder
+from labelwise.cli.app import app, format_command_help, list_commands, set_campaign_folder
 from labelwise.cli.console import (
     describe_interruption,
     print_error,
@@ -50,6 +50,7 @@ from labelwise.cli.console import (
     set_results_file,
 )
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.files import JsonObject
 
 __all__ = ["PANELS", "app", "run"]
 
@@ -65,7 +66,7 @@ PANELS = {
 
 def _arrange_help() -> None:
     for _, command in list_commands():
-        command.help = format_help(command.callback.__doc__ or "")
+        command.help = format_command_help(command.callback.__doc__ or "")
     headings = {file.__name__: name for name, files in PANELS.items() for file in files}
     order = list(headings)
     for command in app.registered_commands:
@@ -74,7 +75,7 @@ def _arrange_help() -> None:
     for group in app.registered_groups:
         if group.typer_instance is not None and group.typer_instance.registered_callback:
             callback = group.typer_instance.registered_callback
-            callback.help = format_help(callback.callback.__doc__ or "")
+            callback.help = format_command_help(callback.callback.__doc__ or "")
         panels = {"label-studio": "Label", "record": "Label", "encoders": "Select"}
         group.rich_help_panel = panels.get(group.name or "", "Evaluate")
 
@@ -99,7 +100,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     try:
         with print_warnings():
             given = list(arguments) or ["--help"]
-            settings = read_settings(typer.main.get_command(app), Path.cwd())
+            settings = read_settings_file(typer.main.get_command(app), Path.cwd())
             code = app(given, prog_name="labelwise", standalone_mode=False, default_map=settings)
     except typer.TyperException as error:  # unknown option or command, missing value
         context = getattr(error, "ctx", None)
@@ -122,16 +123,16 @@ def _run_command(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def read_settings(group: Any, folder: Path) -> dict[str, Any]:
+def read_settings_file(group: Any, folder: Path) -> JsonObject:
     """Read the defaults of a group's commands, in the form of Click's ``default_map``."""
     for place in (folder, *folder.parents):
         for path in (place / FILE, place / PROJECT_FILE):
-            if path.is_file() and (content := _read_section(path)) is not None:
-                return _convert_group(group, content, str(path))
+            if path.is_file() and (content := _read_settings_section(path)) is not None:
+                return _convert_group_settings(group, content, str(path))
     return {}
 
 
-def _read_section(path: Path) -> Mapping[str, Any] | None:
+def _read_settings_section(path: Path) -> Mapping[str, Any] | None:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -144,18 +145,20 @@ def _read_section(path: Path) -> Mapping[str, Any] | None:
     return found
 
 
-def _convert_group(group: Any, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _convert_group_settings(group: Any, content: Mapping[str, Any], where: str) -> JsonObject:
     found = {}
     for name, section in content.items():
-        command = _find_name(name, group.commands, where, "command")
+        command = _find_setting(name, group.commands, where, "command")
         if not isinstance(section, Mapping):
             raise BadInput(f"{where}: {name} is a command; write its options below [{name}]")
-        convert = _convert_group if hasattr(command, "commands") else _convert_options
+        convert = (
+            _convert_group_settings if hasattr(command, "commands") else _convert_command_settings
+        )
         found[name] = convert(command, section, f"{where}, [{name}]")
     return found
 
 
-def _convert_options(command: Any, section: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _convert_command_settings(command: Any, section: Mapping[str, Any], where: str) -> JsonObject:
     options = {
         flag.removeprefix("--"): option
         for option in command.params
@@ -164,24 +167,21 @@ def _convert_options(command: Any, section: Mapping[str, Any], where: str) -> di
     }
     found = {}
     for name, value in section.items():
-        option = _find_name(name.replace("_", "-"), options, where, "option")
+        option = _find_setting(name.replace("_", "-"), options, where, "option")
         if isinstance(value, list) != bool(option.multiple) or isinstance(value, Mapping):
             wanted = "a list" if option.multiple else "one value"
             raise BadInput(f"{where}: {name} takes {wanted}; got {value!r}")
         if option.is_flag and not isinstance(value, bool):
             raise BadInput(f"{where}: {name} is true or false; got {value!r}")
-        given = value if option.is_flag else _to_text(value)
+        given = value
+        if not option.is_flag:  # texts, which the option converts as on the command line
+            given = [str(entry) for entry in value] if option.multiple else str(value)
         negated = f"--{name}" in option.secondary_opts
         found[option.name] = not given if negated else given
     return found
 
 
-def _to_text(value: Any) -> Any:
-    """Values as texts, which the option converts and checks as on the command line."""
-    return [str(entry) for entry in value] if isinstance(value, list) else str(value)
-
-
-def _find_name(name: str, known: Mapping[str, Any], where: str, what: str) -> Any:
+def _find_setting(name: str, known: Mapping[str, Any], where: str, what: str) -> Any:
     if name in known:
         return known[name]
     close = get_close_matches(name, known, n=1)

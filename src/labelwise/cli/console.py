@@ -12,9 +12,10 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
-from labelwise.cli.app import complete_commands, name_items, quiet_mode
+from labelwise.cli.app import complete_command_hints, name_items_in_text, quiet_mode
 from labelwise.display import escape_text, format_count
 from labelwise.errors import LabelwiseWarning
 
@@ -27,7 +28,7 @@ _results_file: ContextVar[Path | None] = ContextVar("results_file", default=None
 
 def print_error(message: str, code: int) -> int:
     """Print an error as one line, and return the exit code."""
-    line = complete_commands(name_items(" ".join(message.replace(".;", ";").split())))
+    line = complete_command_hints(name_items_in_text(" ".join(message.replace(".;", ";").split())))
     print(f"labelwise: {line}", file=sys.stderr)
     return code
 
@@ -59,16 +60,16 @@ def print_warnings() -> Iterator[None]:
         warnings.simplefilter("always", LabelwiseWarning)
         show_other = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
+        def show_warning(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
             if issubclass(category, LabelwiseWarning):
                 if quiet_mode.get():
                     return
-                line = complete_commands(name_items(" ".join(str(message).split())))
+                line = complete_command_hints(name_items_in_text(" ".join(str(message).split())))
                 print(f"note: {line}", file=sys.stderr)
             else:
                 show_other(message, category, *rest, **named)
 
-        warnings.showwarning = show
+        warnings.showwarning = show_warning
         yield
 
 
@@ -101,7 +102,7 @@ def print_listing(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for line in (head, *rows):
             print(*line, sep="\t")
         return
-    print_table(head[:-1], [(f"[bold]{row[0]}[/bold]", *row[1:-1]) for row in rows])
+    print_table(head[:-1], [(f"[bold]{row[0]}[/bold]", *map(escape, row[1:-1])) for row in rows])
 
 
 def print_columns(lines: Sequence[tuple[str, str]]) -> None:
@@ -111,7 +112,7 @@ def print_columns(lines: Sequence[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {value}".rstrip())
 
 
-def print_limited(lines: Sequence[str]) -> None:
+def print_limited_lines(lines: Sequence[str]) -> None:
     """Print the first lines about items to stderr, and how many there are more."""
     for line in lines[:MAX_LISTED]:
         print(f"  {escape_text(line)}", file=sys.stderr)
@@ -128,7 +129,7 @@ def show_progress(*, lines_after: float = math.inf) -> Iterator[ProgressCallback
     console = Console(stderr=True)
     if not console.is_terminal or quiet_mode.get():
         silent = quiet_mode.get() or lines_after == math.inf
-        yield None if silent else _make_line_printer(lines_after)
+        yield None if silent else _make_progress_printer(lines_after)
         return
     from rich.progress import (
         BarColumn,
@@ -144,27 +145,27 @@ def show_progress(*, lines_after: float = math.inf) -> Iterator[ProgressCallback
     with Progress(*columns, *times, console=console, speed_estimate_period=600) as shown:
         stages: dict[str, Any] = {}
 
-        def update(stage: str, done: int, total: int) -> None:
+        def update_progress(stage: str, done: int, total: int) -> None:
             if stage not in stages:
                 stages[stage] = shown.add_task(stage, total=total)
             shown.update(stages[stage], completed=done, total=total)
 
-        yield update
+        yield update_progress
 
 
-def _make_line_printer(after: float) -> ProgressCallback:
+def _make_progress_printer(after: float) -> ProgressCallback:
     """A progress callback that prints a line per tenth of a stage after some seconds."""
     seen: dict[str, int] = {}
     begin = time.monotonic() + after
 
-    def print_tenth(stage: str, done: int, total: int) -> None:
+    def print_progress_tenth(stage: str, done: int, total: int) -> None:
         step = max(1, total // 10)
         due = done // step != seen.get(stage, 0) // step or done == total
         if done and due and time.monotonic() >= begin:
             print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
         seen[stage] = done
 
-    return print_tenth
+    return print_progress_tenth
 
 
 def warn_about_formulas(out: Path, formulas: int, remedy: str = "add --spreadsheet") -> None:

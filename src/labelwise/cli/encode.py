@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import DeviceOption, IdColumnOption, SkipBrokenOption, TextOption, app
-from labelwise.cli.console import print_limited, print_table, show_progress, split_names
+from labelwise.cli.app import (
+    DeviceOption,
+    EncoderOption,
+    IdColumnOption,
+    SkipBrokenOption,
+    TextOption,
+    app,
+)
+from labelwise.cli.console import print_limited_lines, print_table, show_progress, split_names
 from labelwise.cli.files import check_output_file
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
@@ -40,9 +47,7 @@ def encode_items(
         Path, Argument(help="Folder of images, or table of texts.", metavar="DIR|FILE")
     ],
     out: Annotated[Path, Option("--out", "-o", help="File to write: .npy or .parquet.")],
-    encoder: Annotated[
-        str, Option(help="Encoder (see labelwise encoders).", metavar="SPEC")
-    ] = "auto",
+    encoder: EncoderOption = "auto",
     text: TextOption = None,
     id_column: IdColumnOption = None,
     batch_size: Annotated[
@@ -69,7 +74,7 @@ def encode_items(
     check_output_file(out, FORMATS)
     if id_column is not None and out.suffix != ".parquet":
         raise BadInput(f"a {out.suffix} file holds no ids; give --out a .parquet file")
-    kind, items, ids = _read_items(source, split_names(text), id_column)
+    kind, items, ids = _read_items_to_encode(source, split_names(text), id_column)
     corpus = items if kind == "texts" else None
     model = open_encoder(encoder, kind, device=device, corpus=corpus, places=[Path.cwd()])
     if encoder == AUTO and model.name == "tfidf":
@@ -79,7 +84,7 @@ def encode_items(
     try:
         with store, show_progress(lines_after=10) as progress:
             broken = store.encode(items, batch_size=batch_size, progress=progress)
-            _report_broken(broken, ids, skip_broken)
+            _report_broken_images(broken, ids, skip_broken)
             good = [place for place in range(len(items)) if place not in broken]
             if not good:
                 raise BadInput(f"nothing in {source} can be encoded")
@@ -100,7 +105,7 @@ def encode_items(
     )
 
 
-def _read_items(
+def _read_items_to_encode(
     source: Path, text: list[str], id_column: str | None
 ) -> tuple["Kind", list[Any], list[Any]]:
     """The kind of a source, its items, and their ids: paths, or row numbers."""
@@ -126,9 +131,9 @@ def _read_items(
     return "texts", texts, ids
 
 
-def _report_broken(broken: dict[int, str], ids: list[Any], skip: bool) -> None:
+def _report_broken_images(broken: dict[int, str], ids: list[Any], skip: bool) -> None:
     """List images that cannot be read; they are an error unless they are to be left out."""
-    print_limited([f"{ids[place]}: {reason}" for place, reason in sorted(broken.items())])
+    print_limited_lines([f"{ids[place]}: {reason}" for place, reason in sorted(broken.items())])
     if not broken:
         return
     count = f"{len(broken):,} of {len(ids):,} images cannot be read"
@@ -157,7 +162,7 @@ def list_encoders(context: typer.Context) -> None:
         state, speed = "to download", "-"
         try:
             if entry.is_ready:
-                state, speed = "ready", _measure_speed(entry)
+                state, speed = "ready", _measure_encoder_speed(entry)
         except LabelwiseError as error:
             state = "unusable"
             notes.append(str(error))
@@ -173,7 +178,7 @@ def list_encoders(context: typer.Context) -> None:
         print(note)
 
 
-def _measure_speed(entry: "BuiltInEncoder") -> str:
+def _measure_encoder_speed(entry: "BuiltInEncoder") -> str:
     """How many items a second an encoder encodes."""
     import numpy as np
 
@@ -191,7 +196,7 @@ def _measure_speed(entry: "BuiltInEncoder") -> str:
 
 
 @encoders_group.command("fetch")
-def fetch_files(
+def fetch_encoder_files(
     names: Annotated[list[str], Argument(help="Names of encoders.", metavar="NAME...")],
 ) -> None:
     """Download encoders that are not in the package; files are verified by their checksums."""

@@ -1,16 +1,16 @@
 """``labelwise export`` and ``labelwise report``: the labels as a file, and a page about them."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
 from labelwise.cli.app import (
     CampaignOption,
+    PageOption,
     SpreadsheetOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
 )
 from labelwise.cli.console import warn_about_formulas
@@ -24,20 +24,13 @@ if TYPE_CHECKING:
     from labelwise.campaign.project import Project
 
 
-class ExchangeFormat(StrEnum):
-    """Formats of `labelwise.campaign.exchange`."""
-
-    COCO = "coco"
-    CVAT = "cvat"
-    FIFTYONE = "fiftyone"
+ExchangeFormat = Literal["coco", "cvat", "fiftyone"]  # of `labelwise.campaign.exchange`
 
 
 @app.command("export")
 def export_labels(
     out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl, .parquet or .json.")],
-    votes: Annotated[
-        bool, Option("--votes", help="Write a row per vote instead of per item.")
-    ] = False,
+    votes: Annotated[bool, Option("--votes", help="Write a row per vote.")] = False,
     predictions: Annotated[
         bool, Option("--predictions", help="Write every item with the model's prediction.")
     ] = False,
@@ -74,7 +67,7 @@ def export_labels(
             raise BadInput(
                 "--format is a file of its own; leave out --votes, --predictions and --spreadsheet"
             )
-        _write_exchange(out, form, open_project(campaign))
+        _write_exchange_file(out, form, open_project(campaign))
         return
 
     if predictions:
@@ -114,13 +107,13 @@ def export_labels(
     files.restore_keys(rows, project.items)
     formulas = files.write_table(out, files.COLUMNS, rows, spreadsheet=spreadsheet)
     disputed = len(ledger.disagreements())
-    command = complete_commands("labelwise record disagreements")
+    command = complete_command_hints("labelwise record disagreements")
     note = f"; {format_count(disputed, 'disputed item')} left out: {command}"
     print(f"{format_count(len(rows), 'label')} written to {out}{note if disputed else ''}")
     warn_about_formulas(out, formulas)
 
 
-def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> None:
+def _write_exchange_file(out: Path, form: ExchangeFormat, project: "Project") -> None:
     """Write labels and open picks of images for another tool."""
     from labelwise.campaign.exchange import ImageLabel, write_image_labels
 
@@ -139,7 +132,7 @@ def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> No
         for item in items
     ]
     write_image_labels(
-        out, form.value, images, [str(name) for name in project.classes or ()], project.source
+        out, form, images, [str(name) for name in project.classes or ()], project.source
     )
     waiting = format_count(len(items) - len(labels), "open pick")
     print(f"{format_count(len(labels), 'label')} and {waiting} written to {out}")
@@ -147,7 +140,7 @@ def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> No
 
 @app.command("report")
 def write_campaign_report(
-    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    out: PageOption = Path("report.html"),
     picks: Annotated[int, Option("--picks", help="Number of picks shown per batch.")] = 10,
     campaign: CampaignOption = None,
 ) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from labelwise.errors import BadInput
-from labelwise.files import ARRAY_ERRORS, check_output_path
+from labelwise.files import ARRAY_ERRORS, JsonObject, check_output_path
 from labelwise.pool.sources.parquet import import_pyarrow
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def check_output_folder(path: Path) -> None:
         raise BadInput(f"{path} is a file; give a folder")
 
 
-def collect_files(**files: Sequence[str] | None) -> dict[str, str | list[str]]:
+def collect_given_files(**files: Sequence[str] | None) -> dict[str, str | list[str]]:
     """Collect the given files by representation; several files are those of several models.
 
     Example:
-        >>> collect_files(features=["f.npy"], logits=None, duals=["d.npy", "e.npy"])
+        >>> collect_given_files(features=["f.npy"], logits=None, duals=["d.npy", "e.npy"])
         {'features': 'f.npy', 'duals': ['d.npy', 'e.npy']}
     """
     for name, paths in files.items():
@@ -75,7 +75,7 @@ def collect_files(**files: Sequence[str] | None) -> dict[str, str | list[str]]:
     return {name: v[0] if len(v) == 1 else list(v) for name, v in files.items() if v}
 
 
-def check_inputs(out: Path | None, given: GivenFiles, *others: Path | None) -> None:
+def check_input_files(out: Path | None, given: GivenFiles, *others: Path | None) -> None:
     """Refuse missing files of a pool, and an output that would overwrite an input."""
     from labelwise.pool.sources.file_patterns import KINDS, find_row_files
 
@@ -100,7 +100,7 @@ def _find_local_files(given: GivenFiles) -> Iterator[tuple[str, Path]]:
                 yield name, Path(text)
 
 
-def open_pool(
+def open_pool_files(
     given: GivenFiles,
     *,
     ids: Path | None = None,
@@ -118,22 +118,22 @@ def open_pool(
     from labelwise.pool.ids import IdIndex, encode_labelled
     from labelwise.pool.pool import Pool
 
-    paths: dict[str, Any] = dict(given)
-    keys = None if ids is None else read_ids(ids, id_column)
+    paths: JsonObject = dict(given)
+    keys = None if ids is None else read_ids_file(ids, id_column)
     pool = Pool(ids=keys, id_column=id_column or "id", **paths)
     sources = pool.open_sources()
     features = sources["features"]
     parts = features if isinstance(features, list) else [features]
     coarsest = max(source.precision for source in parts)
     index = IdIndex(pool.resolve_ids(sources)[0])
-    taken = None if labelled is None else read_ids(labelled, id_column)
+    taken = None if labelled is None else read_ids_file(labelled, id_column)
     shards, rows = open_shards(
         sources, ids=index, labelled=encode_labelled(taken, index.ids)[0], progress=progress
     )
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
 
 
-def load_array(path: Path | None, name: str) -> "HostArray | None":
+def load_array_file(path: Path | None, name: str) -> "HostArray | None":
     """Load a small .npy file, or return None without a path."""
     import numpy as np
 
@@ -148,7 +148,7 @@ def load_array(path: Path | None, name: str) -> "HostArray | None":
         raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
 
 
-def read_picks(path: Path) -> "Selection":
+def read_picks_file(path: Path) -> "Selection":
     """Read ids and weights from a file that ``labelwise select`` wrote."""
     import numpy as np
 
@@ -159,9 +159,9 @@ def read_picks(path: Path) -> "Selection":
         raise BadInput(f"there is no file {path} to read picks from")
     if path.suffix not in FORMATS:
         raise BadInput(f"cannot read picks from {path.name!r}; give .csv, .jsonl or .parquet")
-    rows = _read_rows(path)
-    ids, keys = encode_keys(_parse_keys(rows, path), "picks")
-    weights = [_parse_weight(row.get("weight"), path) for row in rows]
+    rows = _read_id_rows(path)
+    ids, keys = encode_keys(_parse_id_keys(rows, path), "picks")
+    weights = [_parse_pick_weight(row.get("weight"), path) for row in rows]
     if not weights:
         raise BadInput(f"{path} has no picks")
     given = [weight is not None for weight in weights]
@@ -171,17 +171,17 @@ def read_picks(path: Path) -> "Selection":
     return Selection(ids, numbers, keys=keys)
 
 
-def read_ids(path: Path, column: str | None = None) -> list[int] | list[str]:
+def read_ids_file(path: Path, column: str | None = None) -> list[int] | list[str]:
     """Read ids from a text file with one per line, or from a table with a column ``id``.
 
     ``column`` names another column; a table without it may have ``id``, as files of picks do.
 
     They are whole numbers if the first one is, otherwise texts.
     """
-    return _parse_keys(_read_rows(path, column), path)
+    return _parse_id_keys(_read_id_rows(path, column), path)
 
 
-def _read_rows(path: Path, column: str | None = None) -> list[Mapping[str, Any]]:
+def _read_id_rows(path: Path, column: str | None = None) -> list[Mapping[str, Any]]:
     from labelwise.media.tables import TABLES, iterate_rows, read_table
 
     if not path.is_file():
@@ -204,7 +204,7 @@ def _read_rows(path: Path, column: str | None = None) -> list[Mapping[str, Any]]
     return [{"id": line} for line in lines if line.strip()]
 
 
-def _parse_keys(rows: Sequence[Mapping[str, Any]], path: Path) -> list[int] | list[str]:
+def _parse_id_keys(rows: Sequence[Mapping[str, Any]], path: Path) -> list[int] | list[str]:
     keys = [str(row["id"]).strip() for row in rows]
     numbers = bool(keys) and re.fullmatch(r"[+-]?\d+", keys[0]) is not None
     pattern, words = (r"[+-]?\d+", "a whole number") if numbers else (r".+", "a text")
@@ -215,14 +215,14 @@ def _parse_keys(rows: Sequence[Mapping[str, Any]], path: Path) -> list[int] | li
     return [int(key) for key in keys] if numbers else keys
 
 
-def _parse_weight(value: Any, path: Path) -> float | None:
+def _parse_pick_weight(value: Any, path: Path) -> float | None:
     try:
         return None if value is None or value == "" else float(value)
     except (TypeError, ValueError) as error:
         raise BadInput(f"a weight in {path} is not a number ({error})") from None
 
 
-def split_options(texts: Sequence[str]) -> dict[str, str]:
+def split_option_texts(texts: Sequence[str]) -> dict[str, str]:
     """Split ``name=value`` texts at the first equals sign."""
     found: dict[str, str] = {}
     for text in texts:
@@ -235,17 +235,17 @@ def split_options(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def parse_options(strategy: "Strategy", texts: Mapping[str, str]) -> dict[str, Any]:
+def parse_strategy_options(strategy: "Strategy", texts: Mapping[str, str]) -> JsonObject:
     """Parse the options of a strategy by the types they are declared with."""
     known = strategy.options
     for name, text in texts.items():
         if name not in known:
             strategy.with_options(**{name: text})  # raises an error that lists the options
-    return {name: _parse_option(strategy, name, text) for name, text in texts.items()}
+    return {name: _parse_strategy_option(strategy, name, text) for name, text in texts.items()}
 
 
-def _parse_option(strategy: "Strategy", name: str, text: str) -> Any:
-    types = _find_option_types(strategy, name)
+def _parse_strategy_option(strategy: "Strategy", name: str, text: str) -> Any:
+    types = _find_strategy_option_types(strategy, name)
     if type(None) in types and text.lower() == "none":
         return None
     for kind in types:
@@ -261,7 +261,7 @@ def _parse_option(strategy: "Strategy", name: str, text: str) -> Any:
     raise BadInput(f"option {name} of {strategy.name} takes {wanted}{none}; got {text!r}")
 
 
-def _find_option_types(strategy: "Strategy", name: str) -> list[Any]:
+def _find_strategy_option_types(strategy: "Strategy", name: str) -> list[Any]:
     """Find the declared types of an option, else the type of its default; ``str`` comes last."""
     parameter = inspect.signature(strategy.main).parameters[name]
     declared = parameter.annotation

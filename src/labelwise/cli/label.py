@@ -11,8 +11,10 @@ from labelwise.cli.app import (
     AllowHostOption,
     CampaignOption,
     HostOption,
+    PortOption,
+    TokenOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
 )
 from labelwise.errors import require_extra
@@ -22,10 +24,8 @@ from labelwise.errors import require_extra
 def open_labelling_page(
     campaign: CampaignOption = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8600,
-    token: Annotated[
-        str | None, Option(help="Access token; required with --host.", envvar="LABELWISE_TOKEN")
-    ] = None,
+    port: PortOption = 8600,
+    token: TokenOption = None,
     allow_host: AllowHostOption = None,
     no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False,
     no_training: Annotated[
@@ -47,7 +47,7 @@ def open_labelling_page(
         from labelwise.web.serve import serve
     project = open_project(campaign)
 
-    def announce(address: str, owner: str) -> None:
+    def announce_labelling_page(address: str, owner: str) -> None:
         print(f"Labelling {project.name} at {address}", flush=True)
         if token is not None:
             print("Share this address with everyone who labels; it contains the token.", flush=True)
@@ -64,10 +64,10 @@ def open_labelling_page(
             token=token,
             allow_hosts=allow_host or (),
             trains=not no_training,
-            ready=announce,
+            ready=announce_labelling_page,
         )
     words = "labelwise label continues from here; labelwise status shows the progress."
-    print(f"Stopped. {complete_commands(words)}")
+    print(f"Stopped. {complete_command_hints(words)}")
 
 
 def _open_browser(address: str) -> None:

@@ -9,11 +9,15 @@ from typer import Argument, Option
 
 from labelwise.cli.app import (
     AllowHostOption,
+    BatchOption,
     CampaignOption,
     HostOption,
+    PortOption,
     SkipBrokenOption,
+    StrategyOption,
+    TokenOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
     set_campaign_folder,
 )
@@ -42,13 +46,8 @@ def sync_with_label_studio(
     url: Annotated[str, Argument(help="Address of Label Studio.", metavar="URL")],
     project: Annotated[int, Option("--project", "-p", help="Number of the project.", min=1)],
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
-    strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="Selection strategy from now on.")
-    ] = None,
-    batch: Annotated[
-        int | None,
-        Option("--batch", "-b", help="Tasks per batch from now on (default: 50).", min=1),
-    ] = None,
+    strategy: StrategyOption = None,
+    batch: BatchOption = None,
     campaign: Annotated[
         Path | None,
         Option("--campaign", "-c", help="Campaign folder (default: label-studio-N.labelwise)."),
@@ -78,12 +77,12 @@ def sync_with_label_studio(
     where = f"project {project} of {client.url}"
     print(f"{escape_text(result.title, 60)} ({result.kind}, {where}) in {result.home}")
     set_campaign_folder(result.home)
-    print_columns(_format_result(result))
+    print_columns(_format_sync_result(result))
     if result.failure is not None:
         raise result.failure
 
 
-def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
+def _format_sync_result(result: "SyncResult") -> list[tuple[str, str]]:
     from labelwise.campaign.evaluation import ModelEvaluation
 
     lines = []
@@ -104,7 +103,7 @@ def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
         lines.append(("order", f"{count} to label, {how} ({result.version})"))
         lines.append(("next", "label in Label Studio (Label All Tasks), then sync again"))
     else:
-        commands = complete_commands("labelwise status, labelwise export --out labels.csv")
+        commands = complete_command_hints("labelwise status, labelwise export --out labels.csv")
         lines.append(("next", f"nothing is left to label: {commands}"))
     return lines if result.changed else [*lines, ("", "nothing new")]
 
@@ -113,11 +112,8 @@ def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
 def serve_label_studio(
     campaign: CampaignOption = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 9090,
-    token: Annotated[
-        str | None,
-        Option(help="Token that callers need.", envvar="LABELWISE_TOKEN", show_envvar=True),
-    ] = None,
+    port: PortOption = 9090,
+    token: TokenOption = None,
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
     allow_host: AllowHostOption = None,
     connect: Annotated[
@@ -144,7 +140,7 @@ def serve_label_studio(
         from labelwise.label_studio.backend import serve_backend
     found = open_project(campaign)
 
-    def announce(at: str) -> None:
+    def announce_ml_backend(at: str) -> None:
         print(f"ML backend of {escape_text(found.name)} at {at}", flush=True)
         if not connect:
             print("Connect it in Label Studio (Settings > Model), or with --connect.", flush=True)
@@ -160,7 +156,7 @@ def serve_label_studio(
             allow_hosts=allow_host or (),
             guesses=guesses,
             public_address=address if connect else None,
-            on_ready=announce,
+            on_ready=announce_ml_backend,
             on_connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
-    print(complete_commands("Stopped. labelwise label-studio serve continues from here."))
+    print(complete_command_hints("Stopped. labelwise label-studio serve continues from here."))

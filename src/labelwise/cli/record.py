@@ -14,8 +14,8 @@ from labelwise.cli.app import (
     SpreadsheetOption,
     add_record_command,
     app,
-    complete_commands,
-    name_items,
+    complete_command_hints,
+    name_items_in_text,
     open_project,
     record_group,
 )
@@ -34,7 +34,7 @@ OutOption = Annotated[Path | None, Option("--out", "-o", help="File: .csv, .json
 ItemIds = Annotated[list[str], Argument(help="Items.", metavar="ID...")]
 
 
-def _find_items(project: "Project", ids: Sequence[str]) -> list[int]:
+def _find_item_numbers(project: "Project", ids: Sequence[str]) -> list[int]:
     """The numbers of items by the user's ids."""
     return [project.items.find(text) for text in ids]
 
@@ -51,7 +51,7 @@ def skip_items(
     A later label of such an item still counts; labelwise record withdraw brings it back.
     """
     project = open_project(campaign)
-    project.open_record().skip(_find_items(project, ids), reason=reason, by=by)
+    project.open_record().skip(_find_item_numbers(project, ids), reason=reason, by=by)
     print(f"{format_count(len(set(ids)), 'item')} skipped")
 
 
@@ -59,7 +59,7 @@ def skip_items(
 def withdraw_labels(ids: ItemIds, by: ByOption = "", campaign: CampaignOption = None) -> None:
     """Withdraw the labels or skips of items by one annotator; the items are open again."""
     project = open_project(campaign)
-    project.open_record().withdraw(_find_items(project, ids), by=by)
+    project.open_record().withdraw(_find_item_numbers(project, ids), by=by)
     print(f"{format_count(len(set(ids)), 'item')} withdrawn")
 
 
@@ -84,12 +84,12 @@ def give_back_items(
     """Release items that labelwise ask --lend reserved for an annotator."""
     project = open_project(campaign)
     record = project.open_record()
-    before = _count_reserved(record, by)
-    record.give_back(by, _find_items(project, ids or []) or None)
-    print(f"{format_count(before - _count_reserved(record, by), 'item')} given back")
+    before = _count_reserved_items(record, by)
+    record.give_back(by, _find_item_numbers(project, ids or []) or None)
+    print(f"{format_count(before - _count_reserved_items(record, by), 'item')} given back")
 
 
-def _count_reserved(record: "CampaignRecord", by: str) -> int:
+def _count_reserved_items(record: "CampaignRecord", by: str) -> int:
     return record.look(lambda ledger: sum(by in people for people in ledger.leases.values()))
 
 
@@ -111,29 +111,31 @@ def resolve_labels(
     The file is one that labelwise record disagreements --out wrote, with the column label filled
     in.
     """
-    from labelwise.cli.tell import match_class, read_labels
+    from labelwise.cli.tell import match_label_class, read_label_file
 
     project = open_project(campaign)
-    record, given = project.open_record(), _parse_labels(project, labels or [])
+    record, given = project.open_record(), _parse_resolved_labels(project, labels or [])
     if file is not None:
-        lines, _ = read_labels(file, project)
+        lines, _ = read_label_file(file, project)
         given |= {line.id: line.label for line in lines if line.label is not None}
     if not given:
         raise BadInput("nothing to settle; give ID=LABEL, or --from a file with labels")
     settings = record.settings
-    record.resolve({item: match_class(label, settings) for item, label in given.items()}, by=by)
+    record.resolve(
+        {item: match_label_class(label, settings) for item, label in given.items()}, by=by
+    )
     print(f"{format_count(len(given), 'item')} settled")
 
 
-def _parse_labels(project: "Project", texts: Sequence[str]) -> "dict[int, Label]":
-    from labelwise.cli.tell import parse_label
+def _parse_resolved_labels(project: "Project", texts: Sequence[str]) -> "dict[int, Label]":
+    from labelwise.cli.tell import parse_label_text
 
     found = {}
     for text in texts:
         item, equals, label = text.partition("=")
         if not equals or not item.strip() or not label.strip():
             raise BadInput(f"write the item and its label as 12=cat; got {text!r}")
-        found[project.items.find(item)] = parse_label(label)
+        found[project.items.find(item)] = parse_label_text(label)
     return found
 
 
@@ -156,18 +158,18 @@ def list_disagreements(
     rows, words = [], []
     for entry in project.open_record().look(lambda ledger: ledger.disagreements()):
         votes = [{"by": by, "label": label} for by, label in entry.votes.items()]
-        rows.append({**_describe_item(project, entry.id), "votes": votes})
+        rows.append({**_describe_disputed_item(project, entry.id), "votes": votes})
         shown = [f"{format_person(by)}: {escape_text(v, 40)}" for by, v in entry.votes.items()]
         words.append(", ".join(shown))
-    _report_items(rows, words, "disputed item", ("votes",), out, as_json, spreadsheet)
+    _report_disputed_items(rows, words, "disputed item", ("votes",), out, as_json, spreadsheet)
 
 
-def _describe_item(project: "Project", item: int) -> JsonObject:
+def _describe_disputed_item(project: "Project", item: int) -> JsonObject:
     """The id of an item, the item as text, and the empty label that a person fills in."""
     return {"id": project.items.key(item), "item": project.describe_item(item), "label": None}
 
 
-def _report_items(
+def _report_disputed_items(
     rows: Sequence[JsonObject],
     words: Sequence[str],
     noun: str,
@@ -190,7 +192,7 @@ def _report_items(
     else:
         for row, about in zip(rows, words, strict=True):
             print(f"{row['id']:>8}  {escape_text(row['item'], 60)}  {about}")
-        settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
+        settle = complete_command_hints(": labelwise record resolve ID=LABEL") if rows else ""
         print(f"{count}{settle}")
 
 
@@ -216,11 +218,11 @@ def list_suspects(
     rows, words = [], []
     for one in project.open_record().look(list_suspicious_labels):
         about = {"current": one.label, "suggested": one.suggested, "probability": one.probability}
-        rows.append({**_describe_item(project, one.id), **about})
+        rows.append({**_describe_disputed_item(project, one.id), **about})
         label, rather = escape_text(one.label, 40), escape_text(one.suggested, 40)
         words.append(f"{label}, rather {rather}?")
     columns = ("current", "suggested", "probability")
-    _report_items(rows, words, "suspicious label", columns, out, as_json, spreadsheet)
+    _report_disputed_items(rows, words, "suspicious label", columns, out, as_json, spreadsheet)
 
 
 @add_record_command("history")
@@ -249,7 +251,7 @@ def show_history(
     events = project.storage().read(project.name)
     if item is not None:
         number = project.items.find(item)
-        events = [event for event in events if _concerns_item(event, number)]
+        events = [event for event in events if _event_concerns_item(event, number)]
         if not events and number not in project.items:
             raise UnknownName(f"the campaign has no item {item}; check the id")
         if not events and not as_json:
@@ -258,15 +260,17 @@ def show_history(
         for event in events:
             print(json.dumps(event_to_json(event)))
         return
-    lines = [f"{format_time(at)}  {name_items(words)}" for at, words in describe_events(events)]
+    lines = [
+        f"{format_time(at)}  {name_items_in_text(words)}" for at, words in describe_events(events)
+    ]
     if last and len(lines) > last:
         which = "" if item is None else f" --item {item}"
-        command = complete_commands(f"labelwise record history{which} --last 0")
+        command = complete_command_hints(f"labelwise record history{which} --last 0")
         print(f"({format_count(len(lines) - last, 'earlier line')}: {command})")
     for line in lines[-last:] if last else lines:
         print(line)
 
 
-def _concerns_item(event: "Event", item: int) -> bool:
+def _event_concerns_item(event: "Event", item: int) -> bool:
     ids = (*getattr(event, "ids", ()), *getattr(event, "validation", ()))
     return getattr(event, "id", None) == item or item in ids

@@ -7,16 +7,14 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from typer import Argument, Option
 
 from labelwise.cli.app import (
+    ClusterOption,
     IdColumnOption,
     IdFileOption,
     LabelledOption,
@@ -24,16 +22,17 @@ from labelwise.cli.app import (
     app,
     quiet_mode,
 )
-from labelwise.cli.console import show_progress
+from labelwise.cli.console import print_listing, show_progress
 from labelwise.cli.files import (
-    check_inputs,
+    check_input_files,
     check_output_file,
-    collect_files,
-    parse_options,
-    read_ids,
-    split_options,
+    collect_given_files,
+    parse_strategy_options,
+    read_ids_file,
+    split_option_texts,
 )
 from labelwise.errors import BadInput, StorageFailed
+from labelwise.files import JsonObject
 from labelwise.selection.result import FORMATS, Selection
 from labelwise.strategy import Strategy
 
@@ -46,14 +45,11 @@ _INDENT = " " * 4
 
 
 @app.command("select")
-def select(
+def select_items(
     strategy: Annotated[
         str, Option("--strategy", "-s", help="Selection strategy; see labelwise strategies.")
     ],
-    budget: Annotated[
-        int,
-        Option("--budget", "-b", help="Number of items to pick.", metavar="N"),
-    ],
+    budget: Annotated[int, Option("--budget", "-b", help="Number of picks.", metavar="N")],
     features: Annotated[
         Files | None,
         Argument(
@@ -87,27 +83,15 @@ def select(
     labelled: LabelledOption = None,
     seed: Annotated[int, Option(help="Random seed.")] = 0,
     option: StrategyOptions = None,
-    on: Annotated[
-        str | None,
-        Option(
-            help="Ray cluster that reads the rows: ray (started here), ray:HOST:PORT or "
-            "ray://HOST:PORT.",
-            metavar="CLUSTER",
-        ),
-    ] = None,
+    on: ClusterOption = None,
     actors: Annotated[int | None, Option(help="Number of Ray processes.")] = None,
     device: Annotated[str | None, Option(help="Device to compute on, such as cuda.")] = None,
-    memory: Annotated[
-        float | None,
-        Option(help="Memory limit (default: free memory).", metavar="GIB"),
-    ] = None,
+    memory: Annotated[float | None, Option(help="Limit (default: free).", metavar="GIB")] = None,
     resume: Annotated[
         str | None,
         Option(help="Folder for checkpoints; an interrupted selection continues from it."),
     ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print the plan and its cost; pick nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print only the plan and cost.")] = False,
 ) -> None:
     """Pick the items worth labelling, from .npy or .parquet files with one row per item.
 
@@ -130,7 +114,7 @@ def select(
 
     if out is None and not dry_run:
         raise typer.BadParameter("missing option '--out'; give a file for the picks, or --dry-run")
-    given = collect_files(
+    given = collect_given_files(
         features=features,
         probabilities=probabilities,
         logits=logits,
@@ -144,17 +128,17 @@ def select(
     )
     if out is not None:
         check_output_file(out, FORMATS)
-    check_inputs(out, given, ids, labelled)
+    check_input_files(out, given, ids, labelled)
     chosen = get(strategy)
-    options = parse_options(chosen, split_options(option or []))
-    _check_needs(chosen, given)
-    _note_several_models(features or [])
-    paths: dict[str, Any] = dict(given)
+    options = parse_strategy_options(chosen, split_option_texts(option or []))
+    _check_strategy_needs(chosen, given)
+    _note_several_feature_files(features or [])
+    paths: JsonObject = dict(given)
     request = SelectionRequest(
         chosen.with_options(**options),
         budget,
-        Pool(ids=ids and read_ids(ids, id_column), id_column=id_column or "id", **paths),
-        labelled=labelled and read_ids(labelled, id_column),
+        Pool(ids=ids and read_ids_file(ids, id_column), id_column=id_column or "id", **paths),
+        labelled=labelled and read_ids_file(labelled, id_column),
         seed=seed,
         on=on,
         actors=actors,
@@ -163,16 +147,16 @@ def select(
         resume=resume,
     )
     if out is None or dry_run:
-        _print_plan(request)
+        _print_selection_plan(request)
     else:
         _run_selection(request, out)
 
 
-def _print_plan(request: "SelectionRequest") -> None:
+def _print_selection_plan(request: "SelectionRequest") -> None:
     """Print the cost of a selection, after the same checks as a real one."""
     from labelwise.selection.plan import format_size
 
-    plan = _plan_request(request, timed=True)
+    plan = _plan_selection(request, timed=True)
     for line in plan.describe_fully() if plan else ["nothing is read: there are no files"]:
         print(line)
     if plan and request.on is None:
@@ -183,10 +167,10 @@ def _print_plan(request: "SelectionRequest") -> None:
 def _run_selection(request: "SelectionRequest", out: Path) -> None:
     """Select, write the picks, and print a summary."""
     console = Console(stderr=True)
-    plan = _plan_request(request)
+    plan = _plan_selection(request)
     for line in plan.describe_briefly() if plan and not quiet_mode.get() else ():
         console.print(line, style="dim", highlight=False, soft_wrap=True)
-    with show_progress() as progress, _note_checkpoint(request.resume):
+    with show_progress() as progress, _note_saved_checkpoint(request.resume):
         request.progress = progress
         with request.run() as picks:  # the checkpoint stays until they are saved
             _save_picks(picks, out, request.resume)
@@ -195,7 +179,7 @@ def _run_selection(request: "SelectionRequest", out: Path) -> None:
     print(f"{len(picks)} picks written to {out}{size}")
 
 
-def _plan_request(request: "SelectionRequest", *, timed: bool = False) -> "SelectionPlan | None":
+def _plan_selection(request: "SelectionRequest", *, timed: bool = False) -> "SelectionPlan | None":
     """The cost of the selection; a pool without items is an error."""
     plan = request.plan(timed=timed)
     if plan is not None and not plan.items:
@@ -214,7 +198,7 @@ def _save_picks(picks: Selection, out: Path, checkpoint: str | Path | None) -> N
         ) from error
 
 
-def _check_needs(strategy: Strategy, given: Mapping[str, object]) -> None:
+def _check_strategy_needs(strategy: Strategy, given: Mapping[str, object]) -> None:
     """Name the missing options if the given files are not enough for a strategy."""
     gaps = [set(names) - set(given) for names in strategy.input_sets]
     try:
@@ -228,7 +212,7 @@ def _check_needs(strategy: Strategy, given: Mapping[str, object]) -> None:
         raise BadInput(f"{error}; give {' and '.join(wanted)}") from None
 
 
-def _note_several_models(files: Sequence[str]) -> None:
+def _note_several_feature_files(files: Sequence[str]) -> None:
     """Print a note if a shell may have expanded a pattern of parts into several models."""
     if len(files) > 1 and len({re.sub(r"\d+", "", file) for file in files}) == 1:
         print(
@@ -239,7 +223,7 @@ def _note_several_models(files: Sequence[str]) -> None:
 
 
 @contextmanager
-def _note_checkpoint(folder: str | Path | None) -> Iterator[None]:
+def _note_saved_checkpoint(folder: str | Path | None) -> Iterator[None]:
     """After an interruption, print whether the selection can be continued."""
     try:
         yield
@@ -259,32 +243,27 @@ def list_strategies(
 ) -> None:
     """List the strategies: the input they need, whether they give weights, and their purpose.
 
-    In a pipe or a file, columns are separated by tabs.
+    In a pipe or a file, columns are separated by tabs; there, and with a name, the reference too.
     """
     from labelwise.strategies import get, strategies
 
     if name is not None:
         _print_strategy(get(name))
         return
-    console = Console()
-    found = strategies().values()
-    if not console.is_terminal:
-        print("name\tneeds\tweights\tgood for\treference")
-        for entry in found:
-            weights = "yes" if entry.weighted else "no"
-            needs = _format_needs(entry)
-            print(entry.name, needs, weights, entry.good_for, entry.reference, sep="\t")
-        return
-    table = Table("name", "needs", "weights", "good for, and reference", box=SIMPLE_HEAD)
-    for entry in found:
-        about = f"{escape(entry.good_for)}\n[dim]{escape(entry.reference)}[/dim]"
-        weights = "yes" if entry.weighted else ""
-        needs = _format_needs(entry).replace(", or ", "\nor ").replace(" + ", "\n+ ")
-        table.add_row(f"[bold]{entry.name}[/bold]", needs, weights, about)
-    console.print(table)
+    rows = [
+        (
+            entry.name,
+            _format_strategy_needs(entry),
+            "yes" if entry.weighted else "no",
+            entry.good_for,
+            entry.reference,
+        )
+        for entry in strategies().values()
+    ]
+    print_listing(("name", "needs", "weights", "good for", "reference"), rows)
 
 
-def _format_needs(strategy: Strategy) -> str:
+def _format_strategy_needs(strategy: Strategy) -> str:
     sets = [names for names in strategy.input_sets if names]
     return ", or ".join(" + ".join(names) for names in sets) or "nothing"
 
@@ -292,9 +271,9 @@ def _format_needs(strategy: Strategy) -> str:
 def _print_strategy(strategy: Strategy) -> None:
     several = ", of one or several models" if strategy.several else ""
     print(f"{strategy.name}: {strategy.good_for}")
-    print(f"reads {_format_needs(strategy)}{several}")
+    print(f"reads {_format_strategy_needs(strategy)}{several}")
     print("its picks carry weights" if strategy.weighted else "its picks carry no weights")
-    meanings = describe_options(strategy)
+    meanings = describe_strategy_options(strategy)
     for option, default in strategy.options.items():
         print(f"--option {option}={default}")
         if option in meanings:
@@ -303,7 +282,7 @@ def _print_strategy(strategy: Strategy) -> None:
     print(strategy.reference)
 
 
-def describe_options(strategy: Strategy) -> dict[str, str]:
+def describe_strategy_options(strategy: Strategy) -> dict[str, str]:
     """Read the meanings of options from the docstring of the strategy's main function."""
     text = inspect.getdoc(strategy.main) or ""
     sections = re.findall(r"^(?:Args|Options):\n((?:    .*\n?|\n)+)", text, re.M)

@@ -3,21 +3,24 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from labelwise.cli.app import (
     ColumnsOption,
+    EncoderOption,
     IdColumnOption,
+    PageOption,
+    SeedsOption,
+    StrategiesOption,
     TextOption,
     TrackOption,
     WithoutOption,
     WorkersOption,
     app,
 )
-from labelwise.cli.benchmark import count_cores
 from labelwise.cli.console import (
     make_table_console,
     print_table,
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from labelwise.benchmark.protocol import Protocol
     from labelwise.simulate.own_data import OwnData
     from labelwise.simulate.savings import LabelSaving
-
-DIGITS = 1797  # Number of images in the data set of the demo
 
 
 @app.command("simulate")
@@ -55,26 +56,15 @@ def run_simulation(
     drop_unlabelled: Annotated[
         bool, Option("--drop-unlabelled", help="Leave out rows without a label.")
     ] = False,
-    encoder: Annotated[
-        str, Option(help="Encoder of images and texts; see labelwise encoders.")
-    ] = "auto",
-    strategies: Annotated[
-        str | None, Option(help="Compared with random (default: the usual ones).", metavar="A,B,C")
-    ] = None,
-    seeds: Annotated[int, Option(help="Runs of each strategy.")] = 5,
-    budget: Annotated[
-        int | None, Option(help="Labels in total (default: depends on the size).")
-    ] = None,
-    batch: Annotated[
-        int | None, Option(help="Labels per batch (default: depends on the size).")
-    ] = None,
+    encoder: EncoderOption = "auto",
+    strategies: StrategiesOption = None,
+    seeds: SeedsOption = 5,
+    budget: Annotated[int | None, Option(help="Labels in total (default: by size).")] = None,
+    batch: Annotated[int | None, Option(help="Labels per batch (default: by size).")] = None,
     rounds: Annotated[int | None, Option(help="Number of batches (default: 10).")] = None,
     test_share: Annotated[float, Option(help="Share of the items for testing.")] = 0.2,
     pool: Annotated[int, Option(help="Maximum number of items.")] = 20_000,
-    weights: Annotated[
-        str, Option(help="Train with the weights of the picks: none or mean.")
-    ] = "none",
-    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("simulate.html"),
+    out: PageOption = Path("simulate.html"),
     results: Annotated[
         Path, Option(help="File of all rounds; an existing one is continued.")
     ] = Path("simulate.jsonl"),
@@ -98,8 +88,8 @@ def run_simulation(
     """
     set_results_file(results)
     with require_extra("simulations need scikit-learn and matplotlib", "demo"):
-        from labelwise.benchmark.report.page import write_report
-        from labelwise.simulate import make_plan, run_plan
+        from labelwise.benchmark.report.page import write_results_report
+        from labelwise.simulate import make_simulation_plan, run_simulation_plan
         from labelwise.simulate.own_data import read_own_data
         from labelwise.simulate.savings import compute_savings
     if out.suffix.lower() not in (".html", ".htm"):
@@ -114,7 +104,7 @@ def run_simulation(
         regression=regression,
         drop_unlabelled=drop_unlabelled,
     )
-    plan = make_plan(
+    plan = make_simulation_plan(
         own,
         strategies=split_names(strategies) or None,
         batch=batch,
@@ -123,30 +113,29 @@ def run_simulation(
         test_share=test_share,
         pool=pool,
         encoder=encoder,
-        weights=weights,
     )
     _print_simulation_plan(own, plan, seeds)
     with show_progress(lines_after=0) as progress, Tracker(track) as tracker:
-        lines = run_plan(
+        lines = run_simulation_plan(
             own,
             plan,
             results,
             seeds=seeds,
-            workers=count_cores() if workers is None else workers,
+            workers=workers,
             progress=progress,
             on_round=lambda line: line.log(tracker),
         )
     _print_savings(compute_savings(lines), plan, seeds)
-    write_report(
+    write_results_report(
         lines,
         out,
         title=f"What active learning saves on {own.name}",
-        commands=[_format_command(context)],
+        commands=[_format_simulate_command(context)],
     )
     print(f"Curves and numbers: {out}. All rounds: {results}")
 
 
-def _format_command(context: typer.Context) -> str:
+def _format_simulate_command(context: typer.Context) -> str:
     """Format the given command, without options that have their default."""
     words = ["labelwise", "simulate"]
     for parameter in context.command.params:
@@ -183,41 +172,35 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
 
 
 def _print_savings(found: "tuple[LabelSaving, ...]", plan: "Protocol", seeds: int) -> None:
-    from labelwise.benchmark.report.texts import MetricUnit
-    from labelwise.rounds.default_strategies import BASELINE, DEFAULT
+    from labelwise.rounds.default_strategies import DEFAULT
     from labelwise.simulate.savings import (
-        describe_conclusion,
-        describe_default,
-        format_interval,
-        list_caveats,
+        describe_default_saving,
+        describe_saving_conclusion,
+        list_saving_caveats,
+        make_saving_rows,
     )
 
     console = make_table_console()
-    if sentence := describe_default(found, DEFAULT[plan.metric == "rmse"]):
+    if sentence := describe_default_saving(found, DEFAULT[plan.metric == "rmse"]):
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     if found:
-        unit, first = MetricUnit(plan.metric), found[0]
-        head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}")
-        rows = [(BASELINE, f"{first.baseline:,.0f}", "", "", unit.format(first.target), "")]
-        for entry in found:
-            cells = (*entry.cells, format_interval(entry.saved), unit.format(entry.final))
-            rows.append((entry.strategy, *cells, entry.verdict.replace("unclear", "no evidence")))
-        print_table((*head, "verdict"), rows)
+        head, *rows = make_saving_rows(found)
+        print_table(head, rows)
     for entry in found:
         console.print(f"- {entry.sentence}", highlight=False, markup=False, soft_wrap=True)
-    print(describe_conclusion(found, seeds=seeds))
-    for note in list_caveats(found, seeds=seeds, tested=plan.test or 0):
+    print(describe_saving_conclusion(found, seeds=seeds))
+    for note in list_saving_caveats(found, seeds=seeds, tested=plan.test or 0):
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("demo")
 def run_demo(
-    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("demo/report.html"),
+    out: PageOption = Path("demo/report.html"),
     strategy: Annotated[
         list[str] | None, Option(help="Strategy to compare with random; may be repeated.")
     ] = None,
-    seeds: Annotated[int | None, Option(help="Runs of each strategy.")] = None,
-    labels: Annotated[int | None, Option(help="Labels in total.")] = None,
+    seeds: SeedsOption = 12,
+    labels: Annotated[int, Option(help="Labels in total.")] = 130,
     workers: WorkersOption = None,
 ) -> None:
     """Compare strategies on handwritten digits (about two minutes).
@@ -227,33 +210,20 @@ def run_demo(
     to reach the final accuracy of random, and writes a page with curves and images.
     """
     with require_extra("the demo needs scikit-learn and matplotlib", "demo"):
-        from labelwise.demo.page import make_rows, render_demo_page
-        from labelwise.demo.runs import DemoPlan, compare_strategies, group_accuracies, run_demo
+        from labelwise.demo import list_demo_strategies, make_demo_plan, render_demo_page, run_demo
+        from labelwise.simulate.savings import compute_savings
     from labelwise.rounds.default_strategies import DEMONSTRATED
 
     check_output_file(out, make_folder=True)
-    given: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}
-    given["strategies"] = tuple(strategy) if strategy else None
-    plan = DemoPlan(**{name: value for name, value in given.items() if value is not None})
-    if plan.labels > DIGITS - plan.held_out:
-        raise BadInput(
-            f"--labels must be at most {DIGITS - plan.held_out}, the images that are not held out "
-            f"for testing; got {plan.labels}"
-        )
-    absent = [] if strategy else [name for name in DEMONSTRATED if name not in plan.names]
-    if absent:
+    usual = list_demo_strategies()
+    plan = make_demo_plan(strategy or usual, labels)
+    if not strategy and (absent := [name for name in DEMONSTRATED if name not in usual]):
         names = " and ".join(absent)
         print(f"left out: {names}, which read a network; pip install 'labelwise[torch]' adds them")
     begin = time.perf_counter()
     with show_progress(lines_after=0) as progress:
-        runs = run_demo(plan, progress)
-    comparisons = compare_strategies(plan.counts, group_accuracies(runs))
-    seconds = time.perf_counter() - begin
+        lines = run_demo(plan, seeds=seeds, workers=workers, progress=progress)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, render_demo_page(plan, runs, comparisons, seconds))
-    head, *rows = [
-        [cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row]
-        for row in make_rows(plan, comparisons)
-    ]
-    print_table(head, rows)
-    print(f"In brackets: 95 % intervals over {plan.seeds} seeds. Curves and images: {out}")
+    write_text(out, render_demo_page(plan, lines, time.perf_counter() - begin))
+    _print_savings(compute_savings(lines), plan, seeds)
+    print(f"Curves and images: {out}")

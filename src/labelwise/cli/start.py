@@ -20,12 +20,13 @@ from labelwise.cli.app import (
     WithoutOption,
     app,
     open_project,
-    quote_path,
+    quote_shell_path,
 )
-from labelwise.cli.console import print_limited, show_progress, split_names
+from labelwise.cli.console import print_limited_lines, show_progress, split_names
 from labelwise.cli.tell import import_labels, import_prelabels, read_label_table
 from labelwise.display import escape_text, format_count
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.files import JsonObject
 
 if TYPE_CHECKING:
     from labelwise.campaign.folder.ingest import IngestResult
@@ -54,13 +55,9 @@ def start_campaign(
         ),
     ] = None,
     batch: Annotated[int, Option("--batch", "-b", help="Items per batch.")] = 50,
-    regression: Annotated[
-        bool, Option("--regression", help="Labels are numbers, not classes.")
-    ] = False,
+    regression: Annotated[bool, Option("--regression", help="Labels are numbers.")] = False,
     overlap: Annotated[int, Option(help="Annotators per item.")] = 1,
-    validation: Annotated[
-        float, Option(help="Share of a batch drawn at random, to evaluate on.")
-    ] = 0.2,
+    validation: Annotated[float, Option(help="Random share of a batch to evaluate on.")] = 0.2,
     budget_labels: Annotated[int | None, Option(help="Maximum number of labels.")] = None,
     budget_money: Annotated[float | None, Option(help="Maximum cost.")] = None,
     budget_hours: Annotated[float | None, Option(help="Maximum hours of labelling.")] = None,
@@ -87,28 +84,14 @@ def start_campaign(
     out: Annotated[
         Path | None, Option("--out", "-o", help="Campaign folder (default: NAME.labelwise).")
     ] = None,
-    name: Annotated[
-        str | None, Option(help="Name of the campaign (default: that of the data).")
-    ] = None,
-    storage: Annotated[
-        str | None, Option(help="URL of the record (default: a file in the folder).")
-    ] = None,
-    labels: Annotated[
-        Path | None, Option(help="Labels that exist already, as for labelwise tell.")
-    ] = None,
-    guesses: Annotated[
-        Path | None, Option(help="Guesses of labels, shown until there is a model.")
-    ] = None,
-    test: Annotated[
-        Path | None, Option(help="Labelled test set among the items, only to evaluate on.")
-    ] = None,
+    name: Annotated[str | None, Option(help="Name (default: that of the data).")] = None,
+    storage: Annotated[str | None, Option(help="URL of the record (default: a file).")] = None,
+    labels: Annotated[Path | None, Option(help="Labels you have, as for labelwise tell.")] = None,
+    guesses: Annotated[Path | None, Option(help="Guesses, shown until there is a model.")] = None,
+    test: Annotated[Path | None, Option(help="Labels of items only to evaluate on.")] = None,
     skip_broken: SkipBrokenOption = False,
-    refresh: Annotated[
-        bool, Option("--refresh", help="Add new items to the existing campaign.")
-    ] = False,
-    moved: Annotated[
-        bool, Option("--moved", help="The data of the existing campaign moved to DIR|FILE.")
-    ] = False,
+    refresh: Annotated[bool, Option("--refresh", help="Add new items to the campaign.")] = False,
+    moved: Annotated[bool, Option("--moved", help="Its data moved to DIR|FILE.")] = False,
 ) -> None:
     """Create a campaign to label a folder of images, a table, or a file of features.
 
@@ -140,24 +123,12 @@ def start_campaign(
             )
         project = Project.open(out or default_folder(source, name))
         if moved:
-            _move_source(project, source)
+            _move_campaign_source(project, source)
         if refresh:
-            _refresh_items(project, source, skip_broken)
+            _refresh_campaign_items(project, source, skip_broken)
         return
     if embedding is not None:  # the option of version 0.1
         encoder = [embedding if embedding == "tfidf" else f"st:{embedding}"]
-    settings: dict[str, Any] = {
-        "regression": regression,
-        "overlap": overlap,
-        "validation": validation,
-        "budget_labels": budget_labels,
-        "budget_money": budget_money,
-        "budget_hours": budget_hours,
-        "price": price,
-        "hourly": hourly,
-        "seed": seed,
-        "rolling": not regression,
-    }
     with show_progress(lines_after=10) as progress, _list_broken_items():
         project = Project.start(
             source,
@@ -177,7 +148,16 @@ def start_campaign(
             side=side,
             skip_broken=skip_broken,
             progress=progress,
-            **settings,
+            regression=regression,
+            overlap=overlap,
+            validation=validation,
+            budget_labels=budget_labels,
+            budget_money=budget_money,
+            budget_hours=budget_hours,
+            price=price,
+            hourly=hourly,
+            seed=seed,
+            rolling=not regression,
         )
     _print_campaign(project, storage)
     if guesses is not None:
@@ -196,7 +176,7 @@ def _list_broken_items() -> Iterator[None]:
         print("encoded items are kept: the same command continues with them", file=sys.stderr)
         raise
     except LabelwiseError as error:
-        print_limited(getattr(error, "__notes__", []))
+        print_limited_lines(getattr(error, "__notes__", []))
         raise
 
 
@@ -207,7 +187,7 @@ def _print_campaign(project: "Project", storage: str | None) -> None:
     print(f"{escape_text(project.source.name)}: {ingested.notes[0]}")
     for note in ingested.notes[1:]:
         print(f"  {escape_text(note)}")
-    _print_broken(ingested)
+    _print_broken_items(ingested)
     items = format_count(ingested.new, "item")
     print(f"Campaign {escape_text(project.name)} is in {project.home}: {items}.")
     if settings.classes is not None:
@@ -236,24 +216,25 @@ def _format_campaign_option(project: "Project") -> str:
             return ""
     except LabelwiseError:
         pass
-    return f" -c {quote_path(os.path.relpath(project.home))}"
+    return f" -c {quote_shell_path(os.path.relpath(project.home))}"
 
 
-def _print_broken(ingested: "IngestResult") -> None:
+def _print_broken_items(ingested: "IngestResult") -> None:
     if ingested.broken:
         print(f"  left out, because they cannot be used: {len(ingested.broken):,}")
-        print_limited([f"{name}: {reason}" for name, reason in ingested.broken.items()])
+        print_limited_lines([f"{name}: {reason}" for name, reason in ingested.broken.items()])
 
 
-def _move_source(project: "Project", source: Path) -> None:
+def _move_campaign_source(project: "Project", source: Path) -> None:
     missing = project.repoint(source)
     print(f"Campaign {escape_text(project.name)} now reads its items from {source}.")
     if missing:
-        command = f"labelwise start {quote_path(source)} --refresh --out {quote_path(project.home)}"
+        data, home = quote_shell_path(source), quote_shell_path(project.home)
+        command = f"labelwise start {data} --refresh --out {home}"
         print(f"  {format_count(missing, 'item')} are missing; {command} records that")
 
 
-def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
+def _refresh_campaign_items(project: "Project", source: Path, skip_broken: bool) -> None:
     if source.exists() and source.resolve() != project.source.resolve():
         raise BadInput(
             f"the campaign has its items from {project.source}, not {source}; if they were moved, "
@@ -263,18 +244,16 @@ def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
         ingested = project.refresh(skip_broken=skip_broken, progress=progress)
     new = format_count(ingested.new, "new item")
     print(f"{escape_text(project.name)}: {new}, {len(project.items):,} in all")
-    _print_broken(ingested)
+    _print_broken_items(ingested)
     if ingested.missing:
         print(f"  missing, and no longer asked for: {format_count(len(ingested.missing), 'item')}")
-        items = project.items
-        shown = [(items.key(item), _name_item(items.describe(item))) for item in ingested.missing]
-        print_limited([f"{key}: {escape_text(name, 60)}" for key, name in shown])
+        missing = [
+            f"{project.items.key(item)}: {escape_text(project.describe_item(item), 60)}"
+            for item in ingested.missing
+        ]
+        print_limited_lines(missing)
     if ingested.returned:
         print(f"  available again: {format_count(len(ingested.returned), 'item')}")
-
-
-def _name_item(about: Any) -> str:
-    return str(next((about[key] for key in ("name", "text", "columns") if key in about), ""))
 
 
 @app.command("change")
@@ -298,61 +277,48 @@ def change_settings(
     record = open_project(campaign).open_record()
     if not settings:
         for name, value in record.settings.to_dict().items():
-            print(f"{name}={escape_text(_format_setting(value))}")
+            print(f"{name}={escape_text(_format_setting_value(value))}")
         return
     before = record.settings
-    after = record.change(by=by, **_parse_settings(settings, before))
+    after = record.change(by=by, **_parse_campaign_settings(settings, before))
     old, new = before.to_dict(), after.to_dict()
     for name in new:
         if new[name] != old[name]:
-            old_text, new_text = _format_setting(old[name]), _format_setting(new[name])
+            old_text, new_text = _format_setting_value(old[name]), _format_setting_value(new[name])
             print(f"{name}: {escape_text(old_text)} -> {escape_text(new_text)}")
     if old == new:
         print("nothing changed: the settings have these values already")
 
 
-def _parse_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any]:
-    """Parse ``name=value`` texts by the types of the settings."""
-    from dataclasses import fields
-
-    types = {entry.name: str(entry.type) for entry in fields(settings)}
-    found: dict[str, Any] = {}
+def _parse_campaign_settings(texts: Sequence[str], settings: "Settings") -> JsonObject:
+    """Parse ``name=value`` texts; the settings check the types of the values."""
+    found: JsonObject = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise BadInput(f"write a setting and its value as batch=20; got {text!r}")
-        name = name.strip()
         if name.startswith("options."):
             own = found.setdefault("options", dict(settings.options))
-            own[name.removeprefix("options.")] = _parse_plain(value)
+            own[name.removeprefix("options.")] = _parse_setting_value(value)
         else:
-            found[name] = _parse_setting(name, value.strip(), types.get(name, ""))
+            found[name] = _parse_setting_value(value)
+            if name == "classes" and found[name] is not None:
+                found[name] = split_names(value)
     return found
 
 
-def _parse_setting(name: str, text: str, kind: str) -> Any:
-    if text.lower() == "none" and "None" in kind:
-        return None
-    if name == "classes":
-        return split_names(text)
-    if "bool" in kind:
-        if text.lower() not in ("true", "false", "yes", "no"):
-            raise BadInput(f"{name} is true or false; got {text!r}")
-        return text.lower() in ("true", "yes")
-    return _parse_plain(text) if "int" in kind or "float" in kind else text
-
-
-def _parse_plain(text: str) -> Any:
+def _parse_setting_value(text: str) -> Any:
     """Parse a number, true, false or none; return other texts as they are."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    words = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+    return words.get(text.lower(), text)
 
 
-def _format_setting(value: Any) -> str:
+def _format_setting_value(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
     if isinstance(value, dict):

@@ -16,7 +16,7 @@ from labelwise.cli.app import (
     SeedOption,
     TrackOption,
     app,
-    complete_commands,
+    complete_command_hints,
     open_project,
 )
 from labelwise.cli.console import print_columns, print_error, show_progress
@@ -31,7 +31,6 @@ from labelwise.files import JsonObject
 from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
-    from labelwise.campaign.evaluation import ModelScore
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Trained, Training
@@ -66,8 +65,10 @@ def train_model(
     try:
         with show_progress() as progress, Tracker(track) as tracker:
             active = project.campaign(progress=progress)
-            trained = active.train(seed=seed, by=by or sign_process(os.getpid()), lost=_may_be_over)
-            tracker.log(project.name, *_list_scalars(trained))
+            trained = active.train(
+                seed=seed, by=by or sign_process(os.getpid()), lost=_may_training_be_over
+            )
+            tracker.log(project.name, *_list_training_scalars(trained))
     except KeyboardInterrupt:
         words = _describe_interrupted_training(project.open_record().ledger(), length)
         if words is None:
@@ -75,7 +76,7 @@ def train_model(
         raise SystemExit(print_error(words, 130)) from None  # Typer would print its own message
     found = ModelEvaluation.from_training(trained).describe()
     print(f"model {trained.number} ({format_duration(trained.seconds)}): {found}")
-    for line in format_training(trained, before[0] if before else None):
+    for line in format_training_changes(trained, before[0] if before else None):
         print(line)
     if save is not None:
         from labelwise.campaign.trained_model import open_campaign_model
@@ -84,12 +85,12 @@ def train_model(
         print(f"the model is in {save}")
     ledger = active.ledger()
     settings = active.settings_of(ledger)
-    for name, words in _format_advice(ledger, settings):
+    for name, words in _format_advice_status(ledger, settings):
         print(f"{name}: {words}" if name else f"  {words}")
-    print(f"next: {find_next_command(ledger, settings)}")
+    print(f"next: {find_next_campaign_command(ledger, settings)}")
 
 
-def _list_scalars(trained: "Trained") -> tuple[int, dict[str, float | None]]:
+def _list_training_scalars(trained: "Trained") -> tuple[int, dict[str, float | None]]:
     """The number of labels of a model, and its measures that are numbers."""
     numbers: dict[str, float | None] = {
         name: value
@@ -99,7 +100,7 @@ def _list_scalars(trained: "Trained") -> tuple[int, dict[str, float | None]]:
     return trained.labels, {**numbers, "seconds": trained.seconds, "model": trained.number}
 
 
-def _may_be_over(training: "Training", now: float) -> bool:
+def _may_training_be_over(training: "Training", now: float) -> bool:
     """Decide whether an unfinished training in the record need not be waited for.
 
     It must be waited for while its process is alive on this machine; others are unknown.
@@ -122,7 +123,7 @@ def _describe_interrupted_training(ledger: "Ledger", length: int) -> str | None:
     return "interrupted, but the record has new events; see labelwise record history"
 
 
-def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
+def format_training_changes(trained: "Trained", before: "Trained | None") -> list[str]:
     """Format the changes since the previous model."""
     from labelwise.campaign.evaluation import ModelEvaluation
 
@@ -137,7 +138,7 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
         squared = found.score.metric == "mse"
         words = f"{change:+.4g}" if squared else f"{100 * change:+.1f} points"
         lines.append(f"{words} since model {before.number}")
-    lines += _compare_with_mean(metrics, held_out=found.score is not None)
+    lines += _compare_with_mean_prediction(metrics, held_out=found.score is not None)
     agreement = metrics.get("agreement")
     if agreement is not None and before is not None:
         share = format_percent(agreement)
@@ -148,7 +149,7 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
     return lines
 
 
-def _compare_with_mean(metrics: JsonObject, *, held_out: bool) -> list[str]:
+def _compare_with_mean_prediction(metrics: JsonObject, *, held_out: bool) -> list[str]:
     """Compare a regression with predicting the mean: on enough held-out labels, or out of fold."""
     found = metrics if held_out and "baseline" in metrics else metrics.get("out_of_fold") or {}
     if "baseline" not in found:
@@ -164,28 +165,30 @@ def _compare_with_mean(metrics: JsonObject, *, held_out: bool) -> list[str]:
 @app.command("status")
 def show_status(as_json: JsonOption = False, campaign: CampaignOption = None) -> None:
     """Show the progress of the campaign, its cost, and the next command."""
+    from labelwise.campaign.costs import campaign_cost
+
     project = open_project(campaign)
     record = project.open_record()
     ledger = record.ledger()
     settings = record.settings_of(ledger)
     if as_json:
-        print(json.dumps(_make_status(project, ledger, settings), allow_nan=False))
+        print(json.dumps(_make_json_status(project, ledger, settings), allow_nan=False))
         return
     items = format_count(ledger.items, "item")
     print(f"{escape_text(project.name)} ({project.kind}, {items}) in {project.home}")
     print_columns(
         [
-            *_format_work(ledger),
-            *_format_people(ledger),
-            *_format_cost(ledger, settings),
-            *_format_model(ledger, settings),
-            *_format_advice(ledger, settings),
-            ("next", find_next_command(ledger, settings)),
+            *_format_work_status(ledger),
+            *_format_people_status(ledger),
+            ("cost", escape_text(campaign_cost(ledger, settings).says)),
+            *_format_model_status(ledger, settings),
+            *_format_advice_status(ledger, settings),
+            ("next", find_next_campaign_command(ledger, settings)),
         ]
     )
 
 
-def _format_work(ledger: "Ledger") -> Lines:
+def _format_work_status(ledger: "Ledger") -> Lines:
     from labelwise.campaign.folder.missing_items import list_closed_items
 
     lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
@@ -203,7 +206,7 @@ def _format_work(ledger: "Ledger") -> Lines:
     return lines
 
 
-def _format_people(ledger: "Ledger") -> Lines:
+def _format_people_status(ledger: "Ledger") -> Lines:
     from labelwise.campaign.folder.missing_items import annotators
     from labelwise.record.agreement import agreement
 
@@ -218,12 +221,12 @@ def _format_people(ledger: "Ledger") -> Lines:
             lines.append(("agreement", escape_text(found.says)))
     disputed = len(ledger.disagreements())
     if disputed:
-        command = complete_commands("labelwise record disagreements")
+        command = complete_command_hints("labelwise record disagreements")
         lines.append(("disputed", f"{format_count(disputed, 'item')}: {command}"))
     return lines
 
 
-def _format_model(ledger: "Ledger", settings: "Settings") -> Lines:
+def _format_model_status(ledger: "Ledger", settings: "Settings") -> Lines:
     from labelwise.campaign.evaluation import ModelEvaluation, read_out_of_fold
     from labelwise.campaign.labels import explain_missing_classes
 
@@ -233,25 +236,19 @@ def _format_model(ledger: "Ledger", settings: "Settings") -> Lines:
         found = ModelEvaluation.from_training(last)
         lines.append((f"model {last.number}", found.describe()))
         metrics = {"out_of_fold": read_out_of_fold(ledger), **last.metrics}
-        compared = _compare_with_mean(metrics, held_out=found.score is not None)
+        compared = _compare_with_mean_prediction(metrics, held_out=found.score is not None)
         lines += [("", line) for line in compared]
     note = explain_missing_classes(ledger, settings)
     lines += [("note", escape_text(note))] if note else []
     if ledger.training is not None:
-        state = "is running" if is_training(ledger) else "ended before it was finished"
+        state = "is running" if is_campaign_training(ledger) else "ended before it was finished"
         lines.append(("training", f"number {ledger.training.number} {state}"))
     if ledger.failure is not None:
         lines.append(("failed", escape_text(ledger.failure.error, 200)))
     return lines
 
 
-def _format_cost(ledger: "Ledger", settings: "Settings") -> Lines:
-    from labelwise.campaign.costs import campaign_cost
-
-    return [("cost", escape_text(campaign_cost(ledger, settings).says))]
-
-
-def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
+def _format_advice_status(ledger: "Ledger", settings: "Settings") -> Lines:
     """Format the advice, and the forecast and the rules that it is based on."""
     from labelwise.campaign.stopping import advise_campaign, select_shown
 
@@ -265,25 +262,25 @@ def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
     ]
 
 
-def is_training(ledger: "Ledger") -> bool:
+def is_campaign_training(ledger: "Ledger") -> bool:
     """Tell whether a training runs, as far as is known: its process may have ended."""
     from labelwise.campaign.runner import is_training_lost
 
     return ledger.training is not None and not is_training_lost(ledger.training, time.time())
 
 
-def find_next_command(ledger: "Ledger", settings: "Settings") -> str:
+def find_next_campaign_command(ledger: "Ledger", settings: "Settings") -> str:
     """Find the command to type next, with the campaign folder that was given."""
-    return complete_commands(_choose_next_command(ledger, settings))
+    return complete_command_hints(_choose_next_campaign_command(ledger, settings))
 
 
-def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
+def _choose_next_campaign_command(ledger: "Ledger", settings: "Settings") -> str:
     from labelwise.campaign.labels import explain_missing_classes
     from labelwise.campaign.stopping import advise_campaign
 
     if ledger.waiting:
         return "labelwise label (or labelwise ask --out batch.csv, then labelwise tell batch.csv)"
-    if is_training(ledger):
+    if is_campaign_training(ledger):
         return "labelwise status, once the training is done"
     if ledger.disagreements():
         return "labelwise record disagreements"
@@ -296,7 +293,9 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
     return "labelwise label (or labelwise ask --out batch.csv)"
 
 
-def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, object]:
+def _make_json_status(
+    project: "Project", ledger: "Ledger", settings: "Settings"
+) -> dict[str, object]:
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
     from labelwise.campaign.folder.missing_items import annotators, list_closed_items
@@ -326,17 +325,18 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
         "model": None if last is None else asdict(ModelEvaluation.from_training(last)),
-        "curve": [_score_as_dict(point) for point in learning_curve(ledger)],
-        "training": is_training(ledger),
+        "curve": [
+            {
+                "accuracy" if name == "value" else name: part
+                for name, part in point._asdict().items()
+            }
+            for point in learning_curve(ledger)
+        ],
+        "training": is_campaign_training(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,
         "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
         "advice": advice.says,
         "rules": [{"rule": a.rule, "stop": a.stop, "says": a.says} for a in advice.rules],
         "stop": advice.stop,
-        "next": find_next_command(ledger, settings),
+        "next": find_next_campaign_command(ledger, settings),
     }
-
-
-def _score_as_dict(score: "ModelScore") -> dict[str, object]:
-    fields = score._asdict()
-    return {"accuracy" if name == "value" else name: value for name, value in fields.items()}

@@ -13,6 +13,7 @@ from typer import Argument, Option
 from labelwise.cli.app import CampaignOption, IdColumnOption, app, open_project
 from labelwise.display import format_count, format_person
 from labelwise.errors import BadInput, LabelwiseError, UnknownName
+from labelwise.files import JsonObject
 from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate_rows, read_table
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ def tell_labels(
     file: Annotated[Path, Argument(help="File with labels.", metavar="FILE")],
     by: Annotated[str, Option("--by", help="Annotator, if the file does not name one.")] = "",
     id_column: IdColumnOption = None,
-    anything: Annotated[
-        bool, Option("--anything", help="Also accept labels of items that were not asked for.")
-    ] = False,
+    anything: Annotated[bool, Option("--anything", help="Accept items not asked for.")] = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Record the labels in a file: all of them, or none if one is wrong.
@@ -66,19 +65,21 @@ def tell_labels(
     for images (.xml) and FiftyOne (.json) have one label per image. A new label by the same person
     replaces the old one; a label that is known already is not recorded twice.
     """
-    from labelwise.cli.status import find_next_command
+    from labelwise.cli.status import find_next_campaign_command
 
     project = open_project(campaign)
-    lines, blank = read_labels(file, project, id_column)
+    lines, blank = read_label_file(file, project, id_column)
     if by:
         lines = [replace(line, by=line.by or by) for line in lines]
     record = project.open_record()
-    counts = _record_labels(record, _remove_repeats(lines), anything=anything, known=project.items)
-    print(_format_summary(counts, blank))
+    counts = _record_labels(
+        record, _remove_repeated_labels(lines), anything=anything, known=project.items
+    )
+    print(_format_told_summary(counts, blank))
     ledger = record.ledger()
     for batch in ledger.open_batches:
         print(f"batch {batch.number}: {batch.size - batch.open} of {batch.size} done")
-    print(f"next: {find_next_command(ledger, record.settings_of(ledger))}")
+    print(f"next: {find_next_campaign_command(ledger, record.settings_of(ledger))}")
 
 
 def import_labels(project: "Project", path: Path, *, test: bool = False) -> str:
@@ -86,8 +87,8 @@ def import_labels(project: "Project", path: Path, *, test: bool = False) -> str:
 
     With ``test`` they are held out: models are evaluated on them and never trained on them.
     """
-    lines, blank = read_labels(path, project)
-    lines, record = _remove_repeats(lines), project.open_record()
+    lines, blank = read_label_file(path, project)
+    lines, record = _remove_repeated_labels(lines), project.open_record()
     if test:
         ids = tuple(dict.fromkeys(line.id for line in lines))
         for item in ids:
@@ -95,18 +96,18 @@ def import_labels(project: "Project", path: Path, *, test: bool = False) -> str:
                 raise UnknownName(f"the campaign has no item {item}; check the ids in {path}")
         record.commit(lambda ledger, now: (_ask_test_items(ledger, now, ids), None))
     counts = _record_labels(record, lines, anything=True, known=project.items)
-    return f"{path}: {_format_summary(counts, blank)}"
+    return f"{path}: {_format_told_summary(counts, blank)}"
 
 
 def import_prelabels(project: "Project", path: Path) -> str:
     """Keep guesses of labels, which are shown before there is a model; the result in words."""
-    lines, _ = read_labels(path, project)
+    lines, _ = read_label_file(path, project)
     settings = project.open_record().settings
     found = {}
     for line in lines:
         if line.id not in project.items or line.label is None:
             raise UnknownName(f"{line.where}: the campaign has no item {line.id}; check the id")
-        label = settings.normalize_label(match_class(line.label, settings), line.id)
+        label = settings.normalize_label(match_label_class(line.label, settings), line.id)
         found[line.id] = label, line.confidence
     project.write_prelabels(found)
     return f"{path}: {format_count(len(found), 'guess', 'guesses')}"
@@ -118,11 +119,11 @@ def _ask_test_items(ledger: "Ledger", now: float, ids: tuple[int, ...]) -> "list
     from labelwise.rounds.default_strategies import BASELINE
 
     number = len(ledger.batches) + 1
-    info: dict[str, Any] = {"test": True}
+    info: JsonObject = {"test": True}
     return [Asked(now, number, ids, strategy=BASELINE, validation=ids, info=info)]
 
 
-def _remove_repeats(lines: Sequence[LabelLine]) -> list[LabelLine]:
+def _remove_repeated_labels(lines: Sequence[LabelLine]) -> list[LabelLine]:
     """Remove repeated lines; two different labels by one person for one item are an error."""
     found: dict[tuple[int, str], LabelLine] = {}
     for line in lines:
@@ -145,20 +146,20 @@ def _record_labels(
     """
     from labelwise.campaign.operations import label_events, skip_events
 
-    def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
+    def decide_label_events(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = record.settings_of(ledger)
         events: list[Event] = []
         counts: Counter[str] = Counter()
         for line in lines:
             try:
-                _check_item(line.id, ledger, known, anything)
+                _check_told_item(line.id, ledger, known, anything)
                 if line.label is None:
                     new = skip_events(ledger, [line.id], reason=line.reason, by=line.by, now=now)
                 else:
                     new = label_events(
                         ledger,
                         settings,
-                        {line.id: match_class(line.label, settings)},
+                        {line.id: match_label_class(line.label, settings)},
                         by=line.by,
                         seconds=line.seconds,
                         anything=True,
@@ -167,13 +168,13 @@ def _record_labels(
             except LabelwiseError as error:
                 raise BadInput(f"{line.where}: {error}; nothing was recorded") from error
             events += new
-            counts[_classify_line(line, new, ledger)] += 1
+            counts[_classify_label_line(line, new, ledger)] += 1
         return events, counts
 
-    return record.commit(decide)
+    return record.commit(decide_label_events)
 
 
-def _check_item(item: int, ledger: "Ledger", known: Container[int], anything: bool) -> None:
+def _check_told_item(item: int, ledger: "Ledger", known: Container[int], anything: bool) -> None:
     if item in ledger.asked_ids or item in ledger.released:
         return
     if not anything:
@@ -184,7 +185,7 @@ def _check_item(item: int, ledger: "Ledger", known: Container[int], anything: bo
         raise UnknownName(f"the campaign has no item {item}; check the id")
 
 
-def _classify_line(line: LabelLine, new: Sequence[object], ledger: "Ledger") -> str:
+def _classify_label_line(line: LabelLine, new: Sequence[object], ledger: "Ledger") -> str:
     if line.label is None:
         return "skipped"
     if not new:
@@ -192,7 +193,7 @@ def _classify_line(line: LabelLine, new: Sequence[object], ledger: "Ledger") -> 
     return "changed" if line.by in ledger.votes.get(line.id, {}) else "new"
 
 
-def _format_summary(counts: Counter[str], blank: int) -> str:
+def _format_told_summary(counts: Counter[str], blank: int) -> str:
     parts = [format_count(counts["new"], "new label")]
     for name, words in (("changed", "changed"), ("known", "known before"), ("skipped", "skipped")):
         if counts[name]:
@@ -214,18 +215,18 @@ def read_label_table(path: Path) -> "Columns | None":
             "or .json or .xml as Label Studio, COCO, CVAT and FiftyOne write it"
         )
     table = read_table(path)
-    _require_column(path, table, "label")
+    _require_label_column(path, table, "label")
     return table
 
 
-def _require_column(path: Path, table: "Columns", name: str) -> None:
+def _require_label_column(path: Path, table: "Columns", name: str) -> None:
     if name not in table:
         raise BadInput(
             f"{path} has no column called {name}; it has {abbreviate_names(list(table))}"
         )
 
 
-def read_labels(
+def read_label_file(
     path: Path, project: "Project", id_column: str | None = None
 ) -> tuple[list[LabelLine], int]:
     """Read the labels of a file, and count the rows without one.
@@ -238,7 +239,7 @@ def read_labels(
     if table is None:
         return _read_tool_export(path, project)
     key = id_column or _find_id_column(table, project)
-    _require_column(path, table, key)
+    _require_label_column(path, table, key)
     first = 2 if path.suffix in (".csv", ".tsv") else 1  # row numbers as in a spreadsheet
     lines, blank, find_item = [], 0, project.items.find
     for number, row in enumerate(iterate_rows(table), first):
@@ -247,15 +248,15 @@ def read_labels(
             continue
         where, by = f"row {number} of {path}", row.get("by")
         person = "" if is_missing(by) else str(by).strip()
-        seconds = _parse_seconds(where, row.get("seconds"))
+        seconds = _parse_label_seconds(where, row.get("seconds"))
         try:
             item, label = (
                 find_item(row.get(key), named=key in _PATH_COLUMNS),
-                parse_label(row["label"]),
+                parse_label_text(row["label"]),
             )
         except LabelwiseError as error:
             raise BadInput(f"{where}: {error}") from None
-        share = _parse_seconds(where, row.get("confidence"), "confidence")
+        share = _parse_label_seconds(where, row.get("confidence"), "confidence")
         confidence = 1.0 if share is None else min(share, 1.0)
         lines.append(LabelLine(where, item, label, person, seconds, confidence=confidence))
     return lines, blank
@@ -270,7 +271,7 @@ def _find_id_column(table: "Columns", project: "Project") -> str:
     return "id"
 
 
-def parse_label(value: "Label") -> "Label":
+def parse_label_text(value: "Label") -> "Label":
     """Convert a text that is a plain integer to one, because a .csv file has only texts."""
     if not isinstance(value, str):
         return value
@@ -279,7 +280,7 @@ def parse_label(value: "Label") -> "Label":
     return int(text) if whole else text
 
 
-def match_class(label: "Label", settings: "Settings") -> "Label":
+def match_label_class(label: "Label", settings: "Settings") -> "Label":
     """Convert a label from a file to the name of a class.
 
     A number in a file is a name too: it could otherwise be mistaken for the position of a class.
@@ -287,7 +288,7 @@ def match_class(label: "Label", settings: "Settings") -> "Label":
     return str(label) if settings.classes is not None and isinstance(label, int) else label
 
 
-def _parse_seconds(where: str, value: Any, name: str = "seconds") -> float | None:
+def _parse_label_seconds(where: str, value: Any, name: str = "seconds") -> float | None:
     if is_missing(value):
         return None
     try:
@@ -332,7 +333,7 @@ def _read_label_studio_tasks(path: Path, tasks: list[Any]) -> tuple[list[LabelLi
             if not given.isdecimal():
                 raise KeyError(given)
             item = int(given)
-            found = [_parse_annotation(where, item, entry) for entry in annotations]
+            found = [_parse_task_annotation(where, item, entry) for entry in annotations]
         except (KeyError, TypeError, AttributeError, IndexError):
             raise BadInput(
                 f"{where} must have annotations, and labelwise_id in its data, as "
@@ -343,9 +344,11 @@ def _read_label_studio_tasks(path: Path, tasks: list[Any]) -> tuple[list[LabelLi
     return lines, blank
 
 
-def _parse_annotation(where: str, item: int, annotation: dict[str, Any]) -> LabelLine:
-    by = (annotation.get("meta") or {}).get("by") or _name_user(annotation.get("completed_by"))
-    seconds = _parse_seconds(where, annotation.get("lead_time"))
+def _parse_task_annotation(where: str, item: int, annotation: JsonObject) -> LabelLine:
+    by = (annotation.get("meta") or {}).get("by") or _name_label_studio_user(
+        annotation.get("completed_by")
+    )
+    seconds = _parse_label_seconds(where, annotation.get("lead_time"))
     if annotation.get("was_cancelled"):
         return LabelLine(where, item, None, str(by), seconds, "skipped in Label Studio")
     values = [result["value"] for result in annotation["result"]]
@@ -357,10 +360,10 @@ def _parse_annotation(where: str, item: int, annotation: dict[str, Any]) -> Labe
         return LabelLine(where, item, value["number"], str(by), seconds)
     if len(value["choices"]) != 1:
         raise BadInput(f"{where} has {len(value['choices'])} choices; items have one label")
-    return LabelLine(where, item, parse_label(value["choices"][0]), str(by), seconds)
+    return LabelLine(where, item, parse_label_text(value["choices"][0]), str(by), seconds)
 
 
-def _name_user(given: object) -> str:
+def _name_label_studio_user(given: object) -> str:
     """Name a Label Studio user, which is a number or an entry with an e-mail address."""
     if isinstance(given, dict):
         return str(given.get("email") or given.get("id") or "")

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from typer import Argument, Option
 
 from labelwise.cli.app import IdColumnOption, IdFileOption, JsonOption, LabelledOption, app
 from labelwise.cli.console import make_table_console, print_table, show_progress
 from labelwise.cli.files import (
     check_output_file,
-    collect_files,
-    load_array,
-    open_pool,
-    read_ids,
-    read_picks,
+    collect_given_files,
+    load_array_file,
+    open_pool_files,
+    read_ids_file,
+    read_picks_file,
 )
 from labelwise.errors import BadInput, require_extra
 
@@ -71,41 +71,38 @@ def plan_labels(
         check_output_file(out, FORMATS)
     from labelwise.theory.planning import plan
 
-    given = collect_files(features=features)
+    given = collect_given_files(features=features)
     names = [Path(file).name for file in features]
     with show_progress() as progress:
-        shards, _, rtol = open_pool(
+        shards, _, rtol = open_pool_files(
             given, labelled=labelled, id_column=id_column, progress=progress
         )
         found = plan(shards, error=error, p=p, rtol=rtol)
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
-        _print_plan(found, names)
+        _print_label_plan(found, names)
     if out is not None:
         save_plan(found, out, names)
         if not as_json:
             print(f"Plot written to {out}")
 
 
-def _print_plan(found: "Plan", names: Sequence[str]) -> None:
+def _print_label_plan(found: "Plan", names: Sequence[str]) -> None:
     from labelwise.theory.budgets import whole
     from labelwise.theory.planning import describe_plan
 
     console = make_table_console()
     print(f"{found.items:,} items, p = {found.p:g}, error {found.error:g}")
-    console.print(_make_model_table(found, names, console.width))
+    console.print(_make_plan_table(found, names, console.width))
     levels = ", ".join(f"{model.ridge:.3g}" for model in found.models)
     print(f"eff. d: sum of ridge leverage scores at lambda = {levels}")
-    labels = Table(box=SIMPLE_HEAD)
-    for name in ("method", "labels", "draws"):
-        labels.add_column(name, no_wrap=True)
-    labels.add_column("formula and kind")
+    rows = []
     for budget in found.budgets:
         about = f"{escape(budget.formula)}\n[dim]{escape(budget.guidance)}[/dim]"
         draws = f"{whole(budget.draws):,}" if budget.draws < 1e7 else f"{budget.draws:.1e}"
-        labels.add_row(budget.method, f"{whole(budget.labels):,}", draws, about)
-    console.print(labels)
+        rows.append((budget.method, f"{whole(budget.labels):,}", draws, about))
+    print_table(("method", "labels", "draws", "formula and kind"), rows)
     printed, proved = f"{whole(found.pool_printed):,}", f"{whole(found.pool_proved):,}"
     print(
         f"pool size: {printed} by K log d + K/error, {proved} by max(K log(20 d)/.0289, 2K/error)"
@@ -116,13 +113,15 @@ def _print_plan(found: "Plan", names: Sequence[str]) -> None:
         console.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _make_model_table(found: "Plan", names: Sequence[str], width: int) -> Table:
+def _make_plan_table(found: "Plan", names: Sequence[str], width: int) -> Table:
     """Make a table with a row per model; it fits a terminal of 80 columns."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0) if width >= 100 else 0)
-    table.add_column("model", overflow="fold")  # long names continue on the next line
     head = ("cols", "rank", "eff. d", "K", "peak", "top 1%", "top 10%", "eff. n", "T", "bound")
-    for name in head:
-        table.add_column(name, no_wrap=True)
+    table = Table(
+        Column("model", overflow="fold"),  # long names continue on the next line
+        *(Column(name, no_wrap=True) for name in head),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0) if width >= 100 else 0,
+    )
     for name, model in zip(names, found.models, strict=True):
         table.add_row(
             escape(name),
@@ -180,27 +179,27 @@ def explain_picks(
 
     if plot is not None:
         check_output_file(plot, PLOTS)
-    chosen = read_picks(picks)
-    given_labels = load_array(labels, "labels")
-    files = collect_files(features=features, probabilities=probabilities)
+    chosen = read_picks_file(picks)
+    given_labels = load_array_file(labels, "labels")
+    files = collect_given_files(features=features, probabilities=probabilities)
     with show_progress() as progress:
-        shards, rows, rtol = open_pool(
+        shards, rows, rtol = open_pool_files(
             files, ids=ids, labelled=labelled, id_column=id_column, progress=progress
         )
-        own, rows = _split_labels(given_labels, ids, labelled, len(chosen), shards, rows)
+        own, rows = _split_explained_labels(given_labels, ids, labelled, len(chosen), shards, rows)
         found = explain(
             chosen,
             shards,
             labels=own,
             labelled=rows,
-            kernel=load_array(kernel, "kernel"),
+            kernel=load_array_file(kernel, "kernel"),
             classes=classes,
             p=p,
             bias=bias,
             rtol=rtol,
         )
     if plot is not None:
-        _save_plot(plot, chosen, shards)
+        _save_picks_plot(plot, chosen, shards)
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
         return
@@ -208,14 +207,14 @@ def explain_picks(
     lines = []
     for finding in found.findings:
         values = "\n".join(
-            f"{name} {_format_value(value)}" for name, value in finding.values.items()
+            f"{name} {_format_finding_value(value)}" for name, value in finding.values.items()
         )
         about = f"{escape(finding.reading)}\n[dim]{escape(finding.formula)}[/dim]"
         lines.append((f"[bold]{finding.name}[/bold]", values, about))
     print_table(("diagnostic", "value", "how to read it"), lines)
 
 
-def _save_plot(path: Path, picks: "Selection", shards: "LocalShards") -> None:
+def _save_picks_plot(path: Path, picks: "Selection", shards: "LocalShards") -> None:
     """Draw the picks among the candidates, or among a sample of many; of several models the first.
 
     The plane is that of the first two principal components.
@@ -230,7 +229,7 @@ def _save_plot(path: Path, picks: "Selection", shards: "LocalShards") -> None:
     print(f"Plot written to {path}", file=sys.stderr)
 
 
-def _split_labels(
+def _split_explained_labels(
     labels: "HostArray | None",
     ids: Path | None,
     labelled: Path | None,
@@ -245,8 +244,8 @@ def _split_labels(
 
     if labels is None or labelled is None or len(labels) == picks:
         return labels, rows
-    taken = encode_keys(read_ids(labelled))[0]
-    everyone = encode_keys(read_ids(ids))[0] if ids else np.arange(len(labels))
+    taken = encode_keys(read_ids_file(labelled))[0]
+    everyone = encode_keys(read_ids_file(ids))[0] if ids else np.arange(len(labels))
     if len(everyone) != len(labels) or len(labels) != len(shards) + len(taken):
         raise BadInput(
             f"there are {len(labels)} labels for {len(shards) + len(taken)} items; give one per "
@@ -257,7 +256,7 @@ def _split_labels(
     return labels[[where[int(item)] for item in shards.ids]], {**(rows or {}), "labels": before}
 
 
-def _format_value(value: object) -> str:
+def _format_finding_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -11,7 +11,7 @@ Values of a regression are scaled to deviation 1, so an error of 1 is that of pr
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,14 @@ from typing import Any
 import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.frozen_run import count_test_items, play_frozen
+from labelwise.benchmark.frozen_run import (
+    MakeBatchChooser,
+    count_frozen_test_items,
+    make_batch_chooser,
+    run_frozen_experiment,
+)
 from labelwise.benchmark.labelling_run import LabelledPool
-from labelwise.benchmark.lines import make_key
+from labelwise.benchmark.lines import make_run_key
 from labelwise.benchmark.processes import call_in_processes
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
@@ -78,7 +83,7 @@ def simulate(
         results: a results file, which is continued; None stores nothing.
         workers: parallel processes.
         progress: called as ``progress(stage, done, total)``.
-        **plan: options of `make_plan`: ``batch``, ``rounds``, ``budget``, ...
+        **plan: options of `make_simulation_plan`: ``batch``, ``rounds``, ``budget``, ...
 
     >>> from sklearn.datasets import load_iris
     >>> features, kinds = load_iris(return_X_y=True)
@@ -89,12 +94,14 @@ def simulate(
     ['margin']
     """
     data = check_own_data(inputs, targets, name=name, regression=regression)
-    protocol = make_plan(data, strategies=strategies, encoder=encoder, **plan)
-    rounds = run_plan(data, protocol, results, seeds=seeds, workers=workers, progress=progress)
+    protocol = make_simulation_plan(data, strategies=strategies, encoder=encoder, **plan)
+    rounds = run_simulation_plan(
+        data, protocol, results, seeds=seeds, workers=workers, progress=progress
+    )
     return Simulation(data, protocol, rounds, compute_savings(rounds))
 
 
-def make_plan(
+def make_simulation_plan(
     data: OwnData,
     *,
     strategies: Sequence[str] | None = None,
@@ -123,7 +130,7 @@ def make_plan(
         weights: how training uses a strategy's weights: ``"none"`` or ``"mean"``.
 
     >>> data = check_own_data(np.random.default_rng(0).normal(size=(1000, 3)), [0, 1] * 500)
-    >>> plan = make_plan(data, budget=100)
+    >>> plan = make_simulation_plan(data, budget=100)
     >>> plan.batch, plan.rounds + 1, plan.test, plan.pool
     (10, 10, 200, 800)
     """
@@ -131,9 +138,9 @@ def make_plan(
         raise BadInput(f"test_share must be above 0 and below 1; got {test_share:g}")
     if weights == "sum":
         raise BadInput("weights must be none or mean; got 'sum'")
-    tested = count_test_items(len(data), test_share)
+    tested = count_frozen_test_items(len(data), test_share)
     left = min(pool, len(data) - tested)
-    each, times = _choose_numbers(data, left, batch, rounds, budget)
+    each, times = _choose_batch_and_rounds(data, left, batch, rounds, budget)
     if each * times > left:
         raise BadInput(
             f"the plan buys {each * times:,} labels but only {left:,} items are left after "
@@ -166,101 +173,121 @@ def make_plan(
     )
 
 
-def encode_data(data: OwnData, encoder: str, progress: Progress | None = None) -> LabelledPool:
+def encode_own_data(data: OwnData, encoder: str, progress: Progress | None = None) -> LabelledPool:
     """All items with their features; columns and values are scaled to mean 0 and deviation 1."""
     inputs = data.inputs
     if data.kind == "numbers":
-        inputs = _standardize(inputs)
+        inputs = _standardize_columns(inputs)
     else:
         images = inputs[:, 0] if inputs.ndim == 4 and inputs.shape[1] == 1 else inputs
         inputs = encode(images if inputs.ndim > 1 else images.tolist(), encoder, progress=progress)
     targets = data.targets
     if data.classes is None:
-        targets = _standardize(targets.astype(np.float64))
+        targets = _standardize_columns(targets.astype(np.float64))
     rows, labels = inputs.astype(np.float32), targets.reshape(len(targets))
     classes = None if data.classes is None else len(data.classes)
     return LabelledPool(np.arange(len(rows)), rows, labels, rows[:0], labels[:0], classes)
 
 
-def _standardize(columns: Arrays) -> Arrays:
+def _standardize_columns(columns: Arrays) -> Arrays:
     spread = columns.std(axis=0)
     scaled: Arrays = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1)
     return scaled
 
 
-def run_plan(
-    data: OwnData,
+def run_simulation_plan(
+    data: OwnData | LabelledPool,
     plan: Protocol,
     results: str | Path | None = None,
     *,
     seeds: int = 5,
-    workers: int = 1,
+    workers: int | None = 1,
     progress: Progress | None = None,
     on_round: Callable[[RoundResult], None] | None = None,
+    make_chooser: MakeBatchChooser = make_batch_chooser,
 ) -> list[RoundResult]:
-    """Run a simulation, or the rest of it; the arguments are those of `simulate`.
-
-    ``on_round`` is called with every new line, when its run is complete.
+    """Run a simulation, or the rest of it; returns all lines of its runs.
 
     Runs that are complete in the results file are not repeated. Runs of other data or settings are
-    kept in it and left out here. Returns all lines of these runs.
+    kept in it and left out here.
+
+    Args:
+        data: the items; a pool has been encoded already.
+        plan: see `make_simulation_plan`.
+        results: as in `simulate`, like ``seeds`` and ``progress``.
+        seeds: runs of each strategy.
+        workers: parallel processes; None is one per core.
+        progress: called as ``progress(stage, done, total)``.
+        on_round: called with every new line, when its run is complete.
+        make_chooser: makes what chooses the batches of an entrant.
     """
-    if seeds < 1 or workers < 1:
+    if seeds < 1 or (workers is not None and workers < 1):
         raise BadInput(f"seeds and workers must be 1 or more; got {seeds} and {workers}")
     runs = [(entrant, seed) for seed in range(seeds) for entrant in plan.entrants]
-    keys = [make_key(plan, entrant, seed) for entrant, seed in runs]
-    known = _read_complete(plan, results)
+    keys = [make_run_key(plan, entrant, seed) for entrant, seed in runs]
+    known = _read_complete_runs(plan, results)
     waiting = [run for run, key in zip(runs, keys, strict=True) if key not in known]
     if waiting:
-        items = encode_data(data, plan.settings["encoder"], progress)
-        _play_runs(plan, items, waiting, known, results, workers, progress, on_round)
+        if isinstance(data, OwnData):
+            data = encode_own_data(data, plan.settings["encoder"], progress)
+        tasks = [(plan, data, make_chooser, *run) for run in waiting]
+        for lines in _iterate_simulated_runs(tasks, workers, progress):
+            known[lines[0].key] = lines
+            if results is not None:
+                append_result(results, *lines)
+            if on_round is not None:
+                for line in lines:
+                    on_round(line)
     return [line for key in keys for line in known.get(key, ())]
 
 
-def _play_runs(
-    plan: Protocol,
-    items: LabelledPool,
-    waiting: Sequence[tuple[Entrant, int]],
-    known: dict[RunKey, list[RoundResult]],
-    results: str | Path | None,
-    workers: int,
+def _iterate_simulated_runs(
+    tasks: Sequence[tuple[Protocol, LabelledPool, MakeBatchChooser, Entrant, int]],
+    workers: int | None,
     progress: Progress | None,
-    on_round: Callable[[RoundResult], None] | None,
-) -> None:
-    """Play runs in processes with one thread each; adds their lines to ``known`` and the file."""
+) -> Iterator[list[RoundResult]]:
+    """The lines of each run; a strategy's failures and its first warning are reported once."""
     report = progress or (lambda stage, done, total: None)
-    report("runs", 0, len(waiting))
-    failures: list[tuple[Entrant, LabelwiseError]] = []
-    tasks = ((plan, *run, items) for run in waiting)
-    for done, found in enumerate(call_in_processes(_play_run, tasks, workers), start=1):
-        if isinstance(found, list):
-            known[found[0].key] = found
-            if results is not None:
-                append_result(results, *found)
-            if on_round is not None:
-                for line in found:
-                    on_round(line)
+    report("runs", 0, len(tasks))
+    failures: list[tuple[str, LabelwiseError]] = []
+    notes: dict[str, str] = {}
+    outcomes = call_in_processes(_play_simulated_run, tasks, workers)
+    for done, (entrant, found, warned) in enumerate(outcomes, start=1):
+        if warned:
+            notes.setdefault(entrant.label, f"{entrant.label}: {warned[0]}")
+        if isinstance(found, LabelwiseError):
+            failures.append((entrant.label, found))
         else:
-            failures.append(found)
-        report("runs", done, len(waiting))
-    if failures and len(failures) == len(waiting):
+            yield found
+        report("runs", done, len(tasks))
+    if failures and len(failures) == len(tasks):
         raise failures[0][1]
-    first = {entrant.label: error for entrant, error in reversed(failures)}
-    counts = Counter(entrant.label for entrant, _ in failures)
-    for label, count in counts.items():
-        warnings.warn(f"{label} stopped in {count} runs: {first[label]}", LabelwiseWarning, 3)
+    first = dict(reversed(failures))
+    for label, count in Counter(label for label, _ in failures).items():
+        notes[label] = f"{label} stopped in {count} runs: {first[label]}"
+    for note in notes.values():
+        warnings.warn(note, LabelwiseWarning, 3)
 
 
-def _play_run(
-    plan: Protocol, entrant: Entrant, seed: int, items: LabelledPool
-) -> list[RoundResult] | tuple[Entrant, LabelwiseError]:
-    try:
-        return list(play_frozen(plan, entrant, seed, items))
-    except LabelwiseError as error:
-        return entrant, error
+def _play_simulated_run(
+    plan: Protocol, items: LabelledPool, make_chooser: MakeBatchChooser, entrant: Entrant, seed: int
+) -> tuple[Entrant, list[RoundResult] | LabelwiseError, list[str]]:
+    """A run's entrant, its lines or what stopped it, and the warnings of its strategy."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", LabelwiseWarning)
+        try:
+            found: list[RoundResult] | LabelwiseError = list(
+                run_frozen_experiment(plan, entrant, seed, items, make_chooser)
+            )
+        except LabelwiseError as error:
+            found = error
+    warned = [str(one.message) for one in caught if issubclass(one.category, LabelwiseWarning)]
+    return entrant, found, warned
 
 
-def _read_complete(plan: Protocol, results: str | Path | None) -> dict[RunKey, list[RoundResult]]:
+def _read_complete_runs(
+    plan: Protocol, results: str | Path | None
+) -> dict[RunKey, list[RoundResult]]:
     """Runs of a results file that have all batches of the plan, without further ones."""
     found: dict[RunKey, list[RoundResult]] = {}
     if results is not None and Path(results).is_file():
@@ -270,7 +297,7 @@ def _read_complete(plan: Protocol, results: str | Path | None) -> dict[RunKey, l
     return {key: lines for key, lines in found.items() if len(lines) == plan.rounds + 1}
 
 
-def _choose_numbers(
+def _choose_batch_and_rounds(
     data: OwnData, left: int, batch: int | None, rounds: int | None, budget: int | None
 ) -> tuple[int, int]:
     """Batch and number of batches, from the given ones."""

@@ -26,7 +26,6 @@ import numpy as np
 from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
 from labelwise.media.folders import find_images
-from labelwise.media.images import IMAGE_SUFFIXES
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
     ARRAYS,
@@ -103,19 +102,21 @@ def read_own_data(
     """
     path = Path(path)
     if path.is_dir():
-        return _read_folder(path, labels, regression, drop_unlabelled)
+        return _read_own_images(path, labels, regression, drop_unlabelled)
     if not path.is_file():
         raise BadInput(f"there is no file or folder {path}")
     suffix = path.suffix.lower()
     if suffix in ARRAYS:
-        inputs, targets, notes = (_read_npy if suffix == ".npy" else _read_npz)(path, labels)
+        inputs, targets, notes = (_read_own_npy if suffix == ".npy" else _read_own_npz)(
+            path, labels
+        )
     elif suffix in TABLES:
-        inputs, targets, notes = _read_columns(path, labels, text, columns, without)
+        inputs, targets, notes = _read_own_table(path, labels, text, columns, without)
     else:
         known = ", ".join((*TABLES, *ARRAYS))
         raise BadInput(f"{path} is not a folder or a known file type; give one of {known}")
     if drop_unlabelled:
-        inputs, targets, dropped = _drop_unlabelled(inputs, targets)
+        inputs, targets, dropped = _drop_unlabelled_rows(inputs, targets)
         notes = [*notes, f"left out {dropped} rows without a label"] if dropped else notes
     return check_own_data(inputs, targets, name=path.name, regression=regression, notes=notes)
 
@@ -134,11 +135,11 @@ def check_own_data(
     width)`` or ``(n, height, width, channels)``, or n texts; ``targets`` ``(n,)`` are any labels,
     amounts if ``regression``.
     """
-    kind, rows = _check_inputs(name, inputs)
-    return _check_labels(name, kind, rows, targets, regression, notes)
+    kind, rows = _check_own_inputs(name, inputs)
+    return _check_own_labels(name, kind, rows, targets, regression, notes)
 
 
-def _check_labels(
+def _check_own_labels(
     name: str,
     kind: str,
     rows: Arrays,
@@ -146,7 +147,7 @@ def _check_labels(
     regression: bool | None,
     notes: Sequence[str] = (),
 ) -> OwnData:
-    values = _list_labels(name, targets)
+    values = _list_own_labels(name, targets)
     if len(values) != len(rows):
         raise BadInput(f"{name} has {len(rows)} items but {len(values)} labels; give one each")
     missing = sum(map(is_missing, values))
@@ -157,14 +158,14 @@ def _check_labels(
         )
     if len(rows) < FEWEST:
         raise BadInput(f"{name} has {len(rows)} items; a simulation needs {FEWEST} or more")
-    amounts = _parse_amounts(name, values, regression)
+    amounts = _parse_own_amounts(name, values, regression)
     if amounts is not None:
         return OwnData(name, kind, rows, amounts[:, None].astype(np.float32), None, tuple(notes))
-    classes, numbers = _number_classes(name, values)
+    classes, numbers = _number_own_classes(name, values)
     return OwnData(name, kind, rows, numbers, classes, tuple(notes))
 
 
-def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
+def _check_own_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     if not isinstance(inputs, np.ndarray):
         inputs = as_text_array(list(inputs)) if are_texts(inputs) else np.asarray(inputs)
     if inputs.dtype.kind in "OUS":
@@ -193,7 +194,7 @@ def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     return "images", inputs if inputs.dtype == np.uint8 else inputs.astype(np.float32)
 
 
-def _list_labels(name: str, targets: Any) -> list[object]:
+def _list_own_labels(name: str, targets: Any) -> list[object]:
     if isinstance(targets, list):
         return list(targets)
     values = np.asarray(targets)
@@ -202,7 +203,7 @@ def _list_labels(name: str, targets: Any) -> list[object]:
     return list(values.reshape(len(values)).tolist())
 
 
-def _parse_amounts(name: str, values: Sequence[object], wanted: bool | None) -> Arrays | None:
+def _parse_own_amounts(name: str, values: Sequence[object], wanted: bool | None) -> Arrays | None:
     """The labels as numbers if they are amounts; None if they are classes."""
     if wanted is False:
         return None
@@ -224,7 +225,7 @@ def _parse_amounts(name: str, values: Sequence[object], wanted: bool | None) -> 
     return amounts
 
 
-def _number_classes(name: str, values: Sequence[object]) -> tuple[tuple[str, ...], Arrays]:
+def _number_own_classes(name: str, values: Sequence[object]) -> tuple[tuple[str, ...], Arrays]:
     numeric = all(parse_number(value) is not None for value in values)
     key: Any = (lambda label: (parse_number(label), label)) if numeric else None
     names = [str(value).strip() for value in values]
@@ -238,34 +239,34 @@ def _number_classes(name: str, values: Sequence[object]) -> tuple[tuple[str, ...
     return tuple(order), np.array([where[label] for label in names], dtype=np.int64)
 
 
-def _drop_unlabelled(inputs: Arrays, targets: Labels) -> tuple[Arrays, Labels, int]:
-    values = _list_labels("data", targets)
+def _drop_unlabelled_rows(inputs: Arrays, targets: Labels) -> tuple[Arrays, Labels, int]:
+    values = _list_own_labels("data", targets)
     keep = [place for place, value in enumerate(values) if not is_missing(value)]
     if len(keep) == len(values) or len(values) != len(inputs):
         return inputs, targets, 0
     return inputs[np.array(keep, dtype=np.intp)], [values[k] for k in keep], len(values) - len(keep)
 
 
-def _read_folder(
+def _read_own_images(
     path: Path, labels: str | None, regression: bool | None, drop_unlabelled: bool
 ) -> OwnData:
     """Images with the labels in a table, or with their folders as classes."""
     name, notes = path.resolve().name, []
     if labels is None:
-        files, found = _find_images(path)
+        files, found = _find_class_folders(path)
         regression = False
     else:
         images = find_images(path)
-        found = _match_labels(path, images.paths, Path(labels))
+        found = _match_labels_to_images(path, images.paths, Path(labels))
         kept = [place for place, label in enumerate(found) if not drop_unlabelled or label != ""]
         if len(kept) < len(found):
             notes = [f"left out {len(found) - len(kept)} images without a label"]
         files = [str(path / images.paths[place]) for place in kept]
         found = [found[place] for place in kept]
-    return _check_labels(name, "images", as_text_array(files), found, regression, notes)
+    return _check_own_labels(name, "images", as_text_array(files), found, regression, notes)
 
 
-def _match_labels(folder: Path, paths: Sequence[str], file: Path) -> list[str]:
+def _match_labels_to_images(folder: Path, paths: Sequence[str], file: Path) -> list[str]:
     """The label of each image, empty if it has none, from a table that names paths or files."""
     if not file.is_file():
         raise BadInput(f"{folder} is a folder; --labels is then a table, but there is no {file}")
@@ -295,22 +296,19 @@ def _match_labels(folder: Path, paths: Sequence[str], file: Path) -> list[str]:
     return found
 
 
-def _find_images(path: Path) -> tuple[list[str], list[str]]:
+def _find_class_folders(path: Path) -> tuple[list[str], list[str]]:
     """Paths of images, and the folder of each."""
-    found: list[tuple[str, str]] = []
-    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
-        found += [(str(file), folder.name) for file in files]
-    names = [name for _, name in found]
+    found = [image for image in find_images(path).paths if "/" in image]
+    names = [image.partition("/")[0] for image in found]
     if not found:
         raise BadInput(f"{path} has no images in folders; put them as {path}/class/image.png")
     if set(map(str.lower, names)) <= _PARTS:
         parts = ", ".join(dict.fromkeys(names))
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
-    return [file for file, _ in found], names
+    return [str(path / image) for image in found], names
 
 
-def _read_npy(path: Path, labels: str | None) -> LabelledArrays:
+def _read_own_npy(path: Path, labels: str | None) -> LabelledArrays:
     if labels is None:
         raise BadInput(f"{path} holds no labels; name their file with --labels y.npy")
     if not Path(labels).is_file():
@@ -320,7 +318,7 @@ def _read_npy(path: Path, labels: str | None) -> LabelledArrays:
     return inputs, targets, []
 
 
-def _read_npz(path: Path, labels: str | None) -> LabelledArrays:
+def _read_own_npz(path: Path, labels: str | None) -> LabelledArrays:
     arrays = load_arrays(path)
     assert isinstance(arrays, dict)
     wanted = (labels,) if labels is not None else _LABELS
@@ -332,7 +330,7 @@ def _read_npz(path: Path, labels: str | None) -> LabelledArrays:
     return arrays[chosen], arrays[target], [f"inputs {chosen}, labels {target}"]
 
 
-def _read_columns(
+def _read_own_table(
     path: Path,
     labels: str | None,
     text: Sequence[str],

@@ -16,10 +16,10 @@ from labelwise.benchmark.report.findings import (
     ExperimentFindings,
     StrategyComparison,
     analyse_experiment,
+    find_shared_seeds,
     mean_labels_needed,
-    shared_seeds,
 )
-from labelwise.benchmark.report.texts import MetricUnit, describe_coverage
+from labelwise.benchmark.report.texts import MetricUnit, describe_interval_coverage
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving
 from labelwise.errors import BadInput
@@ -64,7 +64,7 @@ class LabelSaving:
             )
         text = (
             f"{self.strategy} needs {self.needed.value:,.0f} of the {self.baseline:,.0f} labels "
-            f"that random needs for {target}: {format_share(self.saved)}"
+            f"that random needs for {target}: {describe_saving_share(self.saved)}"
         )
         return text if self.clear else f"{text}; {_DOUBTS[self.verdict]}"
 
@@ -77,22 +77,22 @@ _DOUBTS = {
 }
 
 
-def format_share(saved: Estimate) -> str:
+def describe_saving_share(saved: Estimate) -> str:
     """A saving with its interval.
 
-    >>> format_share(Estimate(0.38, 0.2, 0.5))
+    >>> describe_saving_share(Estimate(0.38, 0.2, 0.5))
     'saves 38 % (95 % interval 20 to 50 %)'
-    >>> format_share(Estimate(-0.1, -math.inf, 0.05))
+    >>> describe_saving_share(Estimate(-0.1, -math.inf, 0.05))
     'takes 10 % more (95 % interval of the saving: never there to 5 %)'
     """
     if saved.value < 0:
         text, about = f"takes {-100 * saved.value:.0f} % more", "95 % interval of the saving:"
     else:
         text, about = f"saves {100 * saved.value:.0f} %", "95 % interval"
-    return text if math.isnan(saved.low) else f"{text} ({about} {format_interval(saved)})"
+    return text if math.isnan(saved.low) else f"{text} ({about} {format_saving_interval(saved)})"
 
 
-def format_interval(saved: Estimate) -> str:
+def format_saving_interval(saved: Estimate) -> str:
     """The ends of a saving's interval; infinite where the target is never reached."""
     if math.isnan(saved.low):
         return ""
@@ -103,6 +103,25 @@ def format_interval(saved: Estimate) -> str:
     return f"{low} to {high} %" if math.isfinite(saved.high) else low
 
 
+def make_saving_rows(found: Sequence[LabelSaving]) -> list[tuple[str, ...]]:
+    """A table of the savings, its head first; then random and the strategies."""
+    if not found:
+        return []
+    first, unit = found[0], MetricUnit(found[0].metric)
+    head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}", "verdict")
+    rows = [(BASELINE, f"{first.baseline:,.0f}", "", "", unit.format(first.target), "")]
+    for entry in found:
+        verdict = entry.verdict.replace("unclear", "no evidence")
+        cells = (
+            *entry.cells,
+            format_saving_interval(entry.saved),
+            unit.format(entry.final),
+            verdict,
+        )
+        rows.append((entry.strategy, *cells))
+    return [head, *rows]
+
+
 def compute_savings(rounds: Iterable[RoundResult]) -> tuple[LabelSaving, ...]:
     """Compare all strategies of one simulation with the baseline, the largest saving first."""
     found = group_experiments(rounds)
@@ -111,32 +130,34 @@ def compute_savings(rounds: Iterable[RoundResult]) -> tuple[LabelSaving, ...]:
     if BASELINE not in found[0].strategies:
         raise BadInput(f"{BASELINE} was not run, so there is nothing to compare with")
     findings = analyse_experiment(found[0], (BASELINE,))
-    made = [_compute_saving(findings, entry) for entry in findings.comparisons[BASELINE]]
+    made = [_compute_strategy_saving(findings, entry) for entry in findings.comparisons[BASELINE]]
     return tuple(sorted(made, key=lambda entry: (-entry.saved.value, -entry.saved.low)))
 
 
-def _compute_saving(findings: ExperimentFindings, comparison: StrategyComparison) -> LabelSaving:
+def _compute_strategy_saving(
+    findings: ExperimentFindings, comparison: StrategyComparison
+) -> LabelSaving:
     experiment, pair = findings.experiment, (comparison.strategy, comparison.baseline)
-    seeds = shared_seeds(experiment, *pair)
+    seeds = find_shared_seeds(experiment, *pair)
     finals = experiment.finals(comparison.baseline)[seeds]
 
-    def needed(name: str, shares: Floats) -> Floats:
+    def resample_labels_needed(name: str, shares: Floats) -> Floats:
         return mean_labels_needed(experiment, name, seeds, shares, shares @ finals)
 
-    def saved(shares: Floats) -> Floats:
-        share: Floats = label_saving(*(needed(name, shares) for name in pair))
+    def resample_label_saving(shares: Floats) -> Floats:
+        share: Floats = label_saving(*(resample_labels_needed(name, shares) for name in pair))
         return share
 
     count = int(seeds.sum())
     ours, theirs = (
-        bootstrap(lambda shares, name=name: needed(name, shares), count)  # type: ignore[misc]
+        bootstrap(lambda shares, name=name: resample_labels_needed(name, shares), count)  # type: ignore[misc]
         for name in pair
     )
     return LabelSaving(
         comparison.strategy,
         ours,
         theirs.value,
-        bootstrap(saved, count),
+        bootstrap(resample_label_saving, count),
         float(finals.mean()),
         float(experiment.finals(comparison.strategy)[seeds].mean()),
         int(experiment.labels[-1]),
@@ -145,13 +166,13 @@ def _compute_saving(findings: ExperimentFindings, comparison: StrategyComparison
     )
 
 
-def describe_default(found: Sequence[LabelSaving], default: str) -> str:
+def describe_default_saving(found: Sequence[LabelSaving], default: str) -> str:
     """One sentence on the default strategy for anybody; empty if it was not run.
 
     >>> sure = Estimate(0.55, 0.5, 0.6)
     >>> needed = Estimate(90, 80, 100)
     >>> entry = LabelSaving("d", needed, 200, sure, 0.7, 0.8, 200, "better", "accuracy")
-    >>> describe_default([entry], "d")
+    >>> describe_default_saving([entry], "d")
     'The default (d) needs 90 labels to reach what random reaches with 200.'
     """
     entry = next((own for own in found if own.strategy == default), None)
@@ -169,7 +190,7 @@ def describe_default(found: Sequence[LabelSaving], default: str) -> str:
     )
 
 
-def describe_conclusion(found: Sequence[LabelSaving], *, seeds: int) -> str:
+def describe_saving_conclusion(found: Sequence[LabelSaving], *, seeds: int) -> str:
     """The strategies that beat random, and whether the number of seeds suffices."""
     if not found:
         return "Nothing was compared with random."
@@ -181,9 +202,9 @@ def describe_conclusion(found: Sequence[LabelSaving], *, seeds: int) -> str:
     return f"Better than random over the whole curve{how}: {', '.join(names)}."
 
 
-def list_caveats(found: Sequence[LabelSaving], *, seeds: int, tested: int) -> list[str]:
+def list_saving_caveats(found: Sequence[LabelSaving], *, seeds: int, tested: int) -> list[str]:
     """Caveats for a number of seeds and of test items."""
-    notes = describe_coverage(seeds)
+    notes = describe_interval_coverage(seeds)
     if len(found) > 1:
         notes.append(
             f"The best of {len(found)} strategies looks better than it is, because chance helped "

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
-from labelwise.benchmark.datasets import matches_pattern
+from labelwise.benchmark.datasets import matches_file_pattern
 
 
 def some_images(n, channels, side, seed=0):
@@ -32,7 +32,7 @@ def idx(array):
 def matched(files, *patterns):
     """Files as a reader gets them: for each pattern, the matching ones by path."""
     return [
-        [(name, files[name]) for name in sorted(files) if matches_pattern(name, pattern)]
+        [(name, files[name]) for name in sorted(files) if matches_file_pattern(name, pattern)]
         for pattern in patterns
     ]
 

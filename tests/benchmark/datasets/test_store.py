@@ -12,8 +12,8 @@ from labelwise.benchmark.datasets import store
 from labelwise.benchmark.datasets.entries import (
     DatasetArrays,
     as_text_array,
-    number_classes,
-    split_test_items,
+    hold_out_test_items,
+    number_dataset_classes,
 )
 from labelwise.errors import BadInput
 from labelwise.media.packages import cache_folder
@@ -28,15 +28,14 @@ TEXTS = DatasetArrays(
 
 
 @pytest.mark.parametrize("parts", [IMAGES, TEXTS])
-@pytest.mark.parametrize("compress", [False, True])
-def test_arrays_and_source_come_back(parts, compress, cache):
-    path = store.write_dataset("x", parts, "somewhere", compress=compress)
+def test_arrays_and_source_come_back(parts, cache):
+    path = store.write_dataset("x", parts, "somewhere")
     assert path == cache / "x.npz"
     found, source, digest = store.read_dataset("x")
     for array, wanted in zip(found, parts, strict=True):
         np.testing.assert_array_equal(array, wanted)
         assert array.dtype == wanted.dtype
-    assert (source, digest) == ("somewhere", store.digest_arrays(parts))
+    assert (source, digest) == ("somewhere", store.digest_dataset(parts))
     assert [path.name for path in cache.iterdir()] == ["x.npz"]
 
 
@@ -45,18 +44,18 @@ def test_any_texts_survive(texts):
     parts = DatasetArrays(
         as_text_array(texts), np.arange(len(texts)), as_text_array(["t"]), np.arange(1)
     )
-    assert store._decode_texts(store._encode_texts(parts)).inputs.tolist() == texts
+    assert store._decode_dataset_texts(store._encode_dataset_texts(parts)).inputs.tolist() == texts
 
 
 def test_the_digest_tells_values_shapes_types_and_places_of_texts_apart():
     digests = {
-        store.digest_arrays(IMAGES),
-        store.digest_arrays(IMAGES._replace(inputs=IMAGES.inputs + np.uint8(1))),
-        store.digest_arrays(IMAGES._replace(inputs=IMAGES.inputs.reshape(6, 16))),
-        store.digest_arrays(IMAGES._replace(targets=IMAGES.targets.astype(np.int32))),
-        store.digest_arrays(IMAGES._replace(targets=IMAGES.targets[::-1])),
-        store.digest_arrays(TEXTS),
-        store.digest_arrays(TEXTS._replace(inputs=as_text_array(["ü€", "", "a\nb"]))),
+        store.digest_dataset(IMAGES),
+        store.digest_dataset(IMAGES._replace(inputs=IMAGES.inputs + np.uint8(1))),
+        store.digest_dataset(IMAGES._replace(inputs=IMAGES.inputs.reshape(6, 16))),
+        store.digest_dataset(IMAGES._replace(targets=IMAGES.targets.astype(np.int32))),
+        store.digest_dataset(IMAGES._replace(targets=IMAGES.targets[::-1])),
+        store.digest_dataset(TEXTS),
+        store.digest_dataset(TEXTS._replace(inputs=as_text_array(["ü€", "", "a\nb"]))),
     }
     assert len(digests) == 7
 
@@ -64,9 +63,9 @@ def test_the_digest_tells_values_shapes_types_and_places_of_texts_apart():
 def test_the_digest_does_not_depend_on_layout_or_byte_order():
     swapped = IMAGES.targets.astype(">i8")
     turned = np.asfortranarray(IMAGES.inputs)
-    assert store.digest_arrays(
+    assert store.digest_dataset(
         IMAGES._replace(inputs=turned, targets=swapped)
-    ) == store.digest_arrays(IMAGES)
+    ) == store.digest_dataset(IMAGES)
 
 
 def test_the_digest_is_a_sha_256_of_names_types_shapes_and_bytes():
@@ -78,7 +77,7 @@ def test_the_digest_is_a_sha_256_of_names_types_shapes_and_bytes():
     plain += b"test_inputs |u1 (3,)\nabc"
     plain += b"test_inputs_ends <i8 (2,)\n\x02" + bytes(7) + b"\x03" + bytes(7)
     plain += b"test_targets <f4 (1,)\n\x00\x00\x80\x3f"
-    assert store.digest_arrays(parts) == sha256(plain).hexdigest()
+    assert store.digest_dataset(parts) == sha256(plain).hexdigest()
 
 
 def test_a_changed_byte_is_noticed(cache):
@@ -93,8 +92,8 @@ def test_a_changed_byte_is_noticed(cache):
 
 def test_other_arrays_under_the_old_checksum_are_noticed(cache):
     store.write_dataset("x", IMAGES, "s")
-    arrays = store._encode_texts(IMAGES._replace(targets=IMAGES.targets[::-1]))
-    old = np.array(store.digest_arrays(IMAGES))
+    arrays = store._encode_dataset_texts(IMAGES._replace(targets=IMAGES.targets[::-1]))
+    old = np.array(store.digest_dataset(IMAGES))
     np.savez(cache / "x.npz", **arrays, digest=old, source=np.array("s"))
     with pytest.raises(BadInput, match=r"has checksum .* instead of"):
         store.read_dataset("x")
@@ -126,7 +125,7 @@ def test_the_folder_is_the_users_choice(monkeypatch):
 
 
 def test_the_same_items_are_held_out_every_time():
-    parts = split_test_items(np.arange(20), 2 * np.arange(20), 5)
+    parts = hold_out_test_items(np.arange(20), 2 * np.arange(20), 5)
     assert parts.test_inputs.tolist() == [0, 2, 9, 12, 18]
     np.testing.assert_array_equal(parts.test_targets, 2 * parts.test_inputs)
     np.testing.assert_array_equal(parts.targets, 2 * parts.inputs)
@@ -136,11 +135,11 @@ def test_the_same_items_are_held_out_every_time():
 @pytest.mark.parametrize("test", [0, 5, 6])
 def test_all_or_nothing_cannot_be_held_out(test):
     with pytest.raises(BadInput, match=f"{test} of 5 items cannot be held out"):
-        split_test_items(np.arange(5), np.arange(5), test)
+        hold_out_test_items(np.arange(5), np.arange(5), test)
 
 
 def test_classes_are_numbered_in_the_order_of_their_names_or_in_a_given_one():
-    assert number_classes(["b", "a", "b"]).tolist() == [1, 0, 1]
-    assert number_classes(["b", "a", "b"], ["b", "c", "a"]).tolist() == [0, 2, 0]
+    assert number_dataset_classes(["b", "a", "b"]).tolist() == [1, 0, 1]
+    assert number_dataset_classes(["b", "a", "b"], ["b", "c", "a"]).tolist() == [0, 2, 0]
     with pytest.raises(BadInput, match="unknown class 'd'"):
-        number_classes(["d"], ["a"])
+        number_dataset_classes(["d"], ["a"])

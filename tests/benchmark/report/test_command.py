@@ -31,6 +31,16 @@ def test_the_command_writes_a_page_and_says_what_it_found(results_file, capsys):
     assert ("h1", "sparse-table2-mnist") in outline(out).texts
 
 
+def test_without_out_the_command_prints_a_summary_and_writes_no_page(
+    results_file, capsys, monkeypatch
+):
+    monkeypatch.chdir(results_file.parent)
+    assert run(["benchmark", "report", str(results_file), "--csv", "numbers.csv"]) == 0
+    said = capsys.readouterr().out
+    assert "sparse-table2-mnist (mnist, lenet5): " in said and "--out report.html" in said
+    assert {path.name for path in Path().iterdir()} == {results_file.name, "numbers.csv"}
+
+
 def test_the_command_takes_baselines_and_a_limit(results_file, capsys):
     out = results_file.with_name("page.html")
     options = ["--out", str(out), "--baseline", "badge", "--up-to", "160"]

@@ -8,7 +8,7 @@ import pytest
 from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.report.findings import analyse_experiment, combine_findings
 from labelwise.benchmark.report.tables import make_area_table
-from labelwise.benchmark.statistics import area
+from labelwise.benchmark.statistics import curve_area
 from tests.benchmark.report.made_up import LABELS, as_errors, find, make_rounds
 
 
@@ -19,7 +19,7 @@ def test_areas_and_finals_are_means_over_seeds():
         seed: [e.value for e in rounds if e.strategy == "badge" and e.seed == seed]
         for seed in range(5)
     }
-    areas = [area(LABELS, curve) for curve in curves.values()]
+    areas = [curve_area(LABELS, curve) for curve in curves.values()]
     best = found.summaries[0]
     assert best.strategy == "badge" and best.runs == 5
     assert best.area.value == pytest.approx(np.mean(areas))

@@ -4,20 +4,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from frozen_tables import MIXED, summarise_curves
 
-from labelwise.benchmark.report.thirds import MIXED, read_frozen, summarise_curves
+from labelwise.benchmark.report.experiment import group_experiments
+from labelwise.benchmark.results import read_results
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = [DOCS / "which_strategy.md", DOCS / "results" / "frozen.md"]
 
 
 def read_one(name):
-    return read_frozen([DOCS / "results" / "frozen" / f"{name}.jsonl.gz"])[0]
+    return group_experiments(read_results(DOCS / "results" / "frozen" / f"{name}.jsonl.gz"))[0]
 
 
 def summarise(name, strategy, *more):
     files = [DOCS / "results" / "frozen" / f"{part}.jsonl.gz" for part in (name, *more)]
-    found = summarise_curves(read_frozen(files)[0])
+    found = summarise_curves(group_experiments(read_results(files))[0])
     return next(entry for entry in found if entry.strategy == strategy)
 
 

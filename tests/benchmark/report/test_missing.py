@@ -12,10 +12,10 @@ from labelwise.benchmark.report.texts import (
     MetricUnit,
     describe_code_versions,
     describe_comparison,
-    describe_untested,
+    describe_untested_strategies,
     summarise_findings,
 )
-from labelwise.benchmark.statistics import area
+from labelwise.benchmark.statistics import curve_area
 from labelwise.errors import BadInput
 from tests.benchmark.report.made_up import as_errors, drop, find, make_rounds
 
@@ -52,7 +52,7 @@ def test_a_strategy_that_buys_all_at_once_is_compared_on_what_it_has():
     rounds = make_rounds({"random": 0.0, "lewis": 0.1}, noise=0.0)
     found = find(drop(rounds, lambda e: e.strategy == "lewis" and e.round in (1, 2)))
     lewis = next(entry for entry in found.summaries if entry.strategy == "lewis")
-    assert lewis.runs == 5 and lewis.area.value == pytest.approx(area([40, 320], [0.5, 0.9]))
+    assert lewis.runs == 5 and lewis.area.value == pytest.approx(curve_area([40, 320], [0.5, 0.9]))
     assert found.experiment.notes == (
         "lewis was measured at 2 of the 4 numbers of labels, so its area is less precise; "
         "differences to it use only these.",
@@ -121,20 +121,22 @@ def test_one_that_is_measured_less_often_is_compared_at_the_labels_of_both():
 def test_strategies_that_no_test_and_no_correction_counts_are_named():
     gains = {"random": 0.0, "badge": 0.1, "margin": 0.1, "lewis": 0.1}
     rounds = make_rounds(gains)
-    assert describe_untested(find(rounds), "random") == ""
+    assert describe_untested_strategies(find(rounds), "random") == ""
     less = drop(rounds, lambda e: e.strategy == "lewis" and e.labels > 160)
     found = find(less)
     assert found.untested("random") == ("lewis",)
     assert [entry.family for entry in found.comparisons["random"]] == [2, 2]
-    assert describe_untested(found, "random") == (
+    assert describe_untested_strategies(found, "random") == (
         "lewis has no run up to 320 labels under a seed of random: it is not tested, and not among "
         "the 2 comparisons with random that the p-values are corrected for."
     )
     less = drop(less, lambda e: e.strategy == "margin" and e.labels > 80)
-    assert "have no run up to 320 labels" in describe_untested(find(less), "random")
-    assert "the 1 comparison with random" in describe_untested(find(less), "random")
+    assert "have no run up to 320 labels" in describe_untested_strategies(find(less), "random")
+    assert "the 1 comparison with random" in describe_untested_strategies(find(less), "random")
     one = drop(less, lambda e: e.seed)
-    assert describe_untested(find(one), "random") == ""  # with one seed there are no tests
+    assert (
+        describe_untested_strategies(find(one), "random") == ""
+    )  # with one seed there are no tests
 
 
 def test_lines_of_several_versions_of_the_code_are_told_apart():

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from labelwise.benchmark.report import repeat_commands, write_report
-from labelwise.benchmark.report.figures import LIGHT, draw_curves, draw_gains
+from labelwise.benchmark.report.figures import LIGHT, draw_gain_curves, draw_learning_curves
+from labelwise.benchmark.report.page import list_repeat_commands, write_results_report
 from labelwise.benchmark.report.texts import MetricUnit, describe_comparison
 from tests.benchmark.report.made_up import LABELS, as_errors, drop, find, make_rounds
 from tests.benchmark.report.outline import outline
@@ -23,7 +23,7 @@ def written(tmp_path_factory):
     rounds = make_rounds(gains, validation_labels=500, options={"note": "<b>"})
     rounds += as_errors(make_rounds(gains, name="ally-fig3", dataset="casp"))
     rounds = drop(rounds, lambda e: e.dataset == "casp" and e.strategy == "lewis" and e.seed == 4)
-    found = write_report(
+    found = write_results_report(
         rounds, folder / "report.html", csv=folder / "all.csv", figures=folder / "pictures"
     )
     return folder, found
@@ -62,7 +62,7 @@ def test_the_paper_stands_beside_our_areas_with_a_warning_about_the_scale(writte
 def test_the_page_names_the_commands_that_repeat_it(written):
     folder, found = written
     texts = [text for tag, text in outline(folder / "report.html").texts if tag == "code"]
-    assert texts == repeat_commands(found)
+    assert texts == list_repeat_commands(found)
     assert texts[0] == (
         "labelwise benchmark run sparse-table2-mnist --scale small "
         "--strategies random,badge,lewis --seeds 5 --out results.jsonl"
@@ -74,7 +74,7 @@ def test_the_command_names_the_data_set_where_it_is_another():
     found = find(make_rounds({"random": 0.0}, 3, dataset="digits"))
     assert (
         "--scale small --dataset digits --strategies random --seeds 3"
-        in (repeat_commands([found])[0])
+        in (list_repeat_commands([found])[0])
     )
 
 
@@ -106,7 +106,7 @@ def test_the_pictures_are_written_as_svg_and_png(written):
     assert "#1f5fd0" in next((folder / "pictures").glob("*_curves.svg")).read_text()
 
 
-@pytest.mark.parametrize("draw", [draw_curves, draw_gains])
+@pytest.mark.parametrize("draw", [draw_learning_curves, draw_gain_curves])
 def test_no_line_from_a_curve_to_its_name_crosses_a_name(draw):
     gains = {"random": 0.0, "badge": -0.2}  # and eight that end as good as together
     gains |= {f"a_long_name_{place}": 0.001 * place for place in range(8)}
@@ -125,7 +125,9 @@ def test_no_line_from_a_curve_to_its_name_crosses_a_name(draw):
 
 @pytest.mark.parametrize("gains", [{"margin": 0.0}, {"random": 0.0}, {"margin": 0.0, "lewis": 0.1}])
 def test_a_page_without_anything_to_compare_is_written(gains, tmp_path):
-    write_report(make_rounds(gains, 1), tmp_path / "report.html", title="mine <1>", commands=())
+    write_results_report(
+        make_rounds(gains, 1), tmp_path / "report.html", title="mine <1>", commands=()
+    )
     found = outline(tmp_path / "report.html")
     assert ("h1", "mine <1>") in found.texts
     assert any("With one seed there is no interval" in text for _, text in found.texts)
@@ -133,14 +135,16 @@ def test_a_page_without_anything_to_compare_is_written(gains, tmp_path):
 
 def test_a_single_round_is_reported(tmp_path):
     rounds = [entry for entry in make_rounds({"random": 0.0, "badge": 0.1}) if entry.round == 0]
-    (found,) = write_report(rounds, tmp_path / "report.html")
+    (found,) = write_results_report(rounds, tmp_path / "report.html")
     assert found.summaries[0].area == found.summaries[0].final
     assert np.isnan(found.wins).all()
 
 
 def test_studies_over_models_or_epochs_do_not_speak_of_labels(tmp_path):
     rounds = make_rounds({"lewis": 0.1}, 2, name="lewis-fig1-growth", metric="lewis_total")
-    write_report(drop(rounds, lambda e: e.seed == 1 and e.round == 3), tmp_path / "report.html")
+    write_results_report(
+        drop(rounds, lambda e: e.seed == 1 and e.round == 3), tmp_path / "report.html"
+    )
     texts = [text for _, text in outline(tmp_path / "report.html").texts]
     assert any("40 to 320 models" in text for text in texts)
     assert (
@@ -155,11 +159,11 @@ def test_studies_over_models_or_epochs_do_not_speak_of_labels(tmp_path):
 def test_the_page_names_the_code_what_is_mixed_and_what_is_not_tested(tmp_path):
     rounds = make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.1}, code="0.1.0+aaa")
     rounds = drop(rounds, lambda e: e.strategy == "lewis" and e.labels > 160)
-    write_report(rounds, tmp_path / "one.html")
+    write_results_report(rounds, tmp_path / "one.html")
     texts = [text for _, text in outline(tmp_path / "one.html").texts]
     assert "Code: 0.1.0+aaa." in texts and not any("versions of the code" in t for t in texts)
     assert any(text.startswith("lewis has no run up to 320 labels") for text in texts)
-    write_report(rounds + make_rounds({"margin": 0.1}), tmp_path / "two.html")
+    write_results_report(rounds + make_rounds({"margin": 0.1}), tmp_path / "two.html")
     texts = [text for _, text in outline(tmp_path / "two.html").texts]
     assert "Code: 0.1.0+aaa; not recorded." in texts
     assert any("2 versions of the code: 0.1.0+aaa" in text for text in texts)
@@ -168,7 +172,7 @@ def test_the_page_names_the_code_what_is_mixed_and_what_is_not_tested(tmp_path):
 def test_markup_in_names_is_shown_as_text(tmp_path):
     name = "<script>alert(1)</script>"
     rounds = make_rounds({"random": 0.0, "<b>bold</b>": 0.1}, dataset=name, network="<i>net</i>")
-    write_report(rounds, tmp_path / "report.html", title=name, baselines=("random",))
+    write_results_report(rounds, tmp_path / "report.html", title=name, baselines=("random",))
     text = (tmp_path / "report.html").read_text()
     assert "<script" not in text and "<b>bold" not in text and "<i>net" not in text
     texts = [text for _, text in outline(tmp_path / "report.html").texts]

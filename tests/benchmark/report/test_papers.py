@@ -2,7 +2,7 @@
 
 import pytest
 
-from labelwise.benchmark.report.papers import paper_curves, paper_table
+from labelwise.benchmark.report.papers import find_paper_curves, find_paper_table
 from labelwise.errors import BadInput
 
 
@@ -27,7 +27,7 @@ from labelwise.errors import BadInput
 def test_the_papers_numbers_are_those_printed(
     experiment, dataset, quantity, strategy, value, deviation
 ):
-    printed = paper_table(experiment, dataset, quantity).values[strategy]
+    printed = find_paper_table(experiment, dataset, quantity).values[strategy]
     assert (printed.value, printed.deviation) == (value, deviation)
 
 
@@ -35,7 +35,7 @@ def test_every_table_of_the_dynamics_paper_is_whole():
     rounds = {2: 5, 3: 5, 4: 10, 5: 10, 6: 10, 7: 10, 8: 5, 9: 5}
     sets = {2: "cifar10", 3: "cifar10", 4: "cifar10", 5: "cifar10", 6: "svhn", 7: "svhn"}
     for table, count in rounds.items():
-        found = paper_curves(f"dynamics-table{table}", sets.get(table, "caltech101"))
+        found = find_paper_curves(f"dynamics-table{table}", sets.get(table, "caltech101"))
         assert len(found.labels) == count and found.labels[0] == 500
         assert {len(curve) for curve in found.curves.values()} == {count}
         assert len(found.curves) == (8 if 4 <= table <= 7 else 7)
@@ -44,13 +44,13 @@ def test_every_table_of_the_dynamics_paper_is_whole():
 def test_the_area_of_a_printed_curve_follows_our_definition():
     means = [32.50, 32.98, 34.35, 35.08, 35.69]  # Table 2, random
     expected = (sum(means) - (means[0] + means[-1]) / 2) / 4
-    found = paper_table("dynamics-table2", "cifar10", "area").values["random"]
+    found = find_paper_table("dynamics-table2", "cifar10", "area").values["random"]
     assert found.value == pytest.approx(expected) and found.deviation is None
 
 
 def test_what_no_paper_prints_is_none():
-    assert paper_table("ally-fig2-mnist", "mnist", "area") is None
-    assert paper_table("sparse-table2-mnist", "cifar10", "area") is None
-    assert paper_curves("dynamics-table40", "cifar10") is None
+    assert find_paper_table("ally-fig2-mnist", "mnist", "area") is None
+    assert find_paper_table("sparse-table2-mnist", "cifar10", "area") is None
+    assert find_paper_curves("dynamics-table40", "cifar10") is None
     with pytest.raises(BadInput, match="quantity must be one of"):
-        paper_table("x", "mnist", "aera")
+        find_paper_table("x", "mnist", "aera")

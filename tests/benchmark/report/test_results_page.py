@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.benchmark.protocols import experiments
+from labelwise.benchmark.protocols import read_experiments
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "results"
 PAGE = "\n".join(path.read_text() for path in sorted(FOLDER.glob("papers_*.md")))
@@ -138,7 +138,7 @@ def test_a_row_says_how_many_runs_are_complete(row):
 def test_experiments_on_the_pages_exist():
     named = re.findall(r"`([a-z]+-(?:fig|table)[\w-]+)", " ".join(row[1] for row in ROWS))
     named += re.findall(r"benchmark run\s+([a-z][\w-]+)", PAGE)
-    assert len(named) > 30 and set(named) <= set(experiments())
+    assert len(named) > 30 and set(named) <= set(read_experiments())
 
 
 @pytest.mark.parametrize("page", ["results/benchmark.md", "decisions/defaults-from-results.md"])

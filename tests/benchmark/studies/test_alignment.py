@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.devices import find_benchmark_device
 from labelwise.benchmark.protocol import Entrant, change_protocol
-from labelwise.benchmark.protocols import get
+from labelwise.benchmark.protocols import get_experiment
 from labelwise.benchmark.studies.alignment import study_alignment
 
-CPU = find_device("cpu")
+CPU = find_benchmark_device("cpu")
 TINY = change_protocol(
-    get("dynamics-fig1-mmd").at("small").on("digits"),
+    get_experiment("dynamics-fig1-mmd").at("small").on("digits"),
     networks=("mlp",),
     pool=200,
     test=50,

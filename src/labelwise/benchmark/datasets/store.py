@@ -16,30 +16,23 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import ARRAY_ERRORS, write_atomically
 from labelwise.media.packages import cache_folder
 
-"""Errors of `numpy.load` for a damaged file."""
 
-
-def cached_file(name: str) -> Path:
+def find_cached_dataset(name: str) -> Path:
     """The file of a data set in the cache, whether it exists or not."""
     return cache_folder() / f"{name}.npz"
 
 
-def digest_named_arrays(arrays: Mapping[str, Arrays]) -> str:
-    """SHA-256 of arrays with their names, types and shapes, as 64 hexadecimal digits."""
+def digest_dataset(arrays: DatasetArrays) -> str:
+    """SHA-256 of a data set's arrays with names, types and shapes, as 64 hexadecimal digits."""
     total = hashlib.sha256()
-    for key, array in arrays.items():
+    for key, array in _encode_dataset_texts(arrays).items():
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         total.update(f"{key} {plain.dtype.str} {array.shape}\n".encode())
         total.update(plain.reshape(-1).view(np.uint8).data)
     return total.hexdigest()
 
 
-def digest_arrays(arrays: DatasetArrays) -> str:
-    """The checksum of a data set."""
-    return digest_named_arrays(_encode_texts(arrays))
-
-
-def write_npz(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = False) -> None:
+def write_npz_file(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = False) -> None:
     """Write arrays to an .npz file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save: Callable[..., None] = np.savez_compressed if compress else np.savez
@@ -47,30 +40,30 @@ def write_npz(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = Fals
         save(part, **arrays)
 
 
-def write_dataset(name: str, arrays: DatasetArrays, source: str, *, compress: bool = False) -> Path:
+def write_dataset(name: str, arrays: DatasetArrays, source: str) -> Path:
     """Store a data set in the cache."""
-    notes = {"digest": np.array(digest_arrays(arrays)), "source": np.array(source)}
-    write_npz(cached_file(name), {**_encode_texts(arrays), **notes}, compress=compress)
-    return cached_file(name)
+    notes = {"digest": np.array(digest_dataset(arrays)), "source": np.array(source)}
+    write_npz_file(find_cached_dataset(name), {**_encode_dataset_texts(arrays), **notes})
+    return find_cached_dataset(name)
 
 
 def read_dataset(name: str) -> tuple[DatasetArrays, str, str]:
     """The arrays of a cached data set, their source, and their digest."""
-    path = cached_file(name)
+    path = find_cached_dataset(name)
     again = f"remove it and run labelwise data fetch {name} again"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = _decode_texts({key: content[key] for key in content.files})
+            arrays = _decode_dataset_texts({key: content[key] for key in content.files})
             written, source = str(content["digest"]), str(content["source"])
     except (*ARRAY_ERRORS, KeyError) as error:
         raise BadInput(f"{path} is not a complete data set ({error}); {again}") from error
-    found = digest_arrays(arrays)
+    found = digest_dataset(arrays)
     if found != written:
         raise BadInput(f"{path} has checksum {found[:16]} instead of {written[:16]}; {again}")
     return arrays, source, found
 
 
-def _encode_texts(arrays: DatasetArrays) -> dict[str, Arrays]:
+def _encode_dataset_texts(arrays: DatasetArrays) -> dict[str, Arrays]:
     """Arrays without objects: texts as bytes, with the end of each text."""
     encoded: dict[str, Arrays] = {}
     for key, array in arrays._asdict().items():
@@ -83,7 +76,7 @@ def _encode_texts(arrays: DatasetArrays) -> dict[str, Arrays]:
     return encoded
 
 
-def _decode_texts(encoded: Mapping[str, Arrays]) -> DatasetArrays:
+def _decode_dataset_texts(encoded: Mapping[str, Arrays]) -> DatasetArrays:
     arrays = []
     for key in DatasetArrays._fields:
         array = encoded[key]
@@ -119,7 +112,7 @@ def check_dataset(entry: DatasetEntry, arrays: DatasetArrays, digest: str) -> No
         )
     if entry.classes is not None:
         for part, _, targets, expected in parts:
-            _check_classes(f"{entry.name} has", part, targets, entry.classes, expected)
+            _check_dataset_classes(f"{entry.name} has", part, targets, entry.classes, expected)
     if entry.digest is not None and digest != entry.digest:
         warnings.warn(
             f"these arrays of {entry.name} have checksum {digest[:16]} instead of "
@@ -130,7 +123,7 @@ def check_dataset(entry: DatasetEntry, arrays: DatasetArrays, digest: str) -> No
         )
 
 
-def _check_classes(
+def _check_dataset_classes(
     subject: str, part: str, targets: Arrays, classes: int, expected: tuple[int, ...] | None
 ) -> None:
     low, high = int(targets.min()), int(targets.max())

@@ -12,16 +12,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from labelwise.benchmark.protocol import Entrant, Protocol, ProtocolScale, merge_mappings
+from labelwise.benchmark.protocol import Entrant, Protocol, ProtocolScale, merge_protocol_changes
 from labelwise.errors import UnknownName
 from labelwise.files import JsonObject
 
 
 @cache
-def experiments() -> dict[str, Protocol]:
+def read_experiments() -> dict[str, Protocol]:
     """All experiments by name, paper by paper.
 
-    >>> experiments()["sparse-table2-mnist"].batch
+    >>> read_experiments()["sparse-table2-mnist"].batch
     40
     """
     found: dict[str, Protocol] = {}
@@ -29,13 +29,13 @@ def experiments() -> dict[str, Protocol]:
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
             for name, fields in tomllib.loads(file.read_text("utf-8")).items():
-                found[name] = _parse_protocol(name, _as_tuples(fields), found)
+                found[name] = _parse_protocol(name, _convert_to_tuples(fields), found)
     return found
 
 
-def get(name: str) -> Protocol:
+def get_experiment(name: str) -> Protocol:
     """The experiment of that name; the error for an unknown name suggests a similar one."""
-    known = experiments()
+    known = read_experiments()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "see labelwise benchmark list"
@@ -57,11 +57,11 @@ def _parse_protocol(name: str, fields: JsonObject, known: dict[str, Protocol]) -
     base = fields.pop("base", None)
     if base is None:
         return Protocol(name=name, **fields)
-    return replace(known[base], name=name, **merge_mappings(known[base], fields))
+    return replace(known[base], name=name, **merge_protocol_changes(known[base], fields))
 
 
-def _as_tuples(value: Any) -> Any:
+def _convert_to_tuples(value: Any) -> Any:
     """Replace lists by tuples, so that protocols can be compared and are not changed."""
     if isinstance(value, dict):
-        return {name: _as_tuples(part) for name, part in value.items()}
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+        return {name: _convert_to_tuples(part) for name, part in value.items()}
+    return tuple(map(_convert_to_tuples, value)) if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.statistics import area
+from labelwise.benchmark.statistics import curve_area
 from labelwise.errors import BadInput
 
 _AXES = {
@@ -72,7 +72,7 @@ class ExperimentRuns:
             measured &= np.isfinite(self.curves(common_with)).any(axis=0)
         areas = np.full(len(curves), np.nan)
         if complete.any():
-            areas[complete] = area(self.labels[measured], curves[complete][:, measured])
+            areas[complete] = curve_area(self.labels[measured], curves[complete][:, measured])
         return areas
 
     def finals(self, strategy: str) -> Floats:
@@ -92,14 +92,14 @@ def group_experiments(
     if not groups:
         limit = "" if up_to is None else f" with {up_to} labels or fewer"
         raise BadInput(f"there are no rounds{limit} to report on")
-    return [_collect_runs(group) for group in groups.values()]
+    return [_collect_experiment_runs(group) for group in groups.values()]
 
 
-def _collect_runs(group: Sequence[RoundResult]) -> ExperimentRuns:
+def _collect_experiment_runs(group: Sequence[RoundResult]) -> ExperimentRuns:
     first = group[0]
     if len({entry.higher_is_better for entry in group}) > 1:
         raise BadInput(f"{first.experiment}: {first.metric} is better both high and low")
-    names = _name_strategies(group)
+    names = _name_experiment_strategies(group)
     by_strategy: dict[str, list[RoundResult]] = {}
     for entry in sorted(group, key=lambda entry: (entry.seed, entry.round)):
         by_strategy.setdefault(names[entry.strategy, entry.key.options], []).append(entry)
@@ -131,11 +131,11 @@ def _collect_runs(group: Sequence[RoundResult]) -> ExperimentRuns:
         ordered,
         (),
     )
-    notes += [note for name in found.strategies for note in _describe_missing(found, name)]
+    notes += [note for name in found.strategies for note in _describe_missing_results(found, name)]
     return replace(found, notes=tuple(notes))
 
 
-def _name_strategies(group: Sequence[RoundResult]) -> dict[tuple[str, str], str]:
+def _name_experiment_strategies(group: Sequence[RoundResult]) -> dict[tuple[str, str], str]:
     """Display names by strategy and options; with options only where they are ambiguous."""
     kinds = dict.fromkeys((entry.strategy, entry.key.options) for entry in group)
     names = {}
@@ -146,14 +146,14 @@ def _name_strategies(group: Sequence[RoundResult]) -> dict[tuple[str, str], str]
     return names
 
 
-def _describe_missing(found: ExperimentRuns, name: str) -> list[str]:
+def _describe_missing_results(found: ExperimentRuns, name: str) -> list[str]:
     """Sentences about missing results of one strategy."""
     measured = np.isfinite(found.curves(name))
     schedule = np.asarray(measured.any(axis=0))
     notes = []
     absent = [seed for seed, run in zip(found.seeds, measured, strict=True) if not run.any()]
     if absent:
-        notes.append(f"{name}: there is no run of seed {_join_numbers(absent)}.")
+        notes.append(f"{name}: there is no run of seed {_join_seed_numbers(absent)}.")
     complete = found.is_complete(name)
     for seed, run, whole in zip(found.seeds, measured, complete, strict=True):
         if not run.any() or whole:
@@ -162,7 +162,7 @@ def _describe_missing(found: ExperimentRuns, name: str) -> list[str]:
         holes = found.labels[: last + 1][(schedule & ~run)[: last + 1]].tolist()
         parts = []
         if holes:
-            parts.append(f"has no number at {_join_numbers(holes)} {found.axis}")
+            parts.append(f"has no number at {_join_seed_numbers(holes)} {found.axis}")
         if not schedule[0]:
             parts.append(f"does not begin at {found.labels[0]} {found.axis}")
         if last < len(found.labels) - 1:
@@ -177,5 +177,5 @@ def _describe_missing(found: ExperimentRuns, name: str) -> list[str]:
     return notes
 
 
-def _join_numbers(numbers: Sequence[int]) -> str:
+def _join_seed_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers)

@@ -19,11 +19,11 @@ from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.report.findings import (
     ExperimentFindings,
     StrategyComparison,
-    strip_options,
+    strip_strategy_options,
 )
-from labelwise.benchmark.report.papers import paper_curves
+from labelwise.benchmark.report.papers import find_paper_curves
 from labelwise.benchmark.report.texts import MetricUnit
-from labelwise.benchmark.statistics import MeanRanks, mean_estimate
+from labelwise.benchmark.statistics import MeanRanks, bootstrap_mean
 from labelwise.files import JsonObject
 from labelwise.pages import inline_svg
 
@@ -49,12 +49,12 @@ DARK = ReportPalette("#e6e8ea", "#30363c", "#8e99a3", (
 ))
 # fmt: on
 PAGE = ReportPalette("#010101", "#010102", "#010103", tuple(f"#0102{n:02d}" for n in range(10)))
-"""Placeholders that `to_svg` replaces by the CSS variables of the page."""
+"""Placeholders that `render_figure_svg` replaces by the CSS variables of the page."""
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
 
 
-def css_variables(palette: ReportPalette) -> str:
+def format_palette_css(palette: ReportPalette) -> str:
     """CSS variables of a palette."""
     named = {"rule": palette.grid, "base": palette.base}
     named |= {f"s{place}": colour for place, colour in enumerate(palette.series)}
@@ -84,23 +84,23 @@ class LineStyles:
         return str(self._lines[name]["color"])
 
 
-def draw_curves(findings: ExperimentFindings, palette: ReportPalette) -> Figure:
+def draw_learning_curves(findings: ExperimentFindings, palette: ReportPalette) -> Figure:
     """Mean curves of all strategies, with their names at the ends."""
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     styles = LineStyles(findings.names, findings.baseline, palette)
-    figure, axes = make_axes(palette, (6.4, 4.2), experiment.axis, unit.name)
+    figure, axes = make_figure_axes(palette, (6.4, 4.2), experiment.axis, unit.name)
     ends = {}
     for name in findings.names:
-        labels, mean, _, _ = mean_band(experiment.labels, experiment.curves(name))
+        labels, mean, _, _ = compute_mean_band(experiment.labels, experiment.curves(name))
         if len(labels):
             axes.plot(labels, unit.scale * mean, **styles.line(name))
             ends[name] = float(unit.scale * mean[-1])
-    _label_ends(axes, ends, styles)
-    _format_thousands(axes)
+    _label_curve_ends(axes, ends, styles)
+    _format_axis_thousands(axes)
     return figure
 
 
-def draw_gains(findings: ExperimentFindings, palette: ReportPalette) -> Figure | None:
+def draw_gain_curves(findings: ExperimentFindings, palette: ReportPalette) -> Figure | None:
     """Gain of every strategy over the first baseline at every number of labels."""
     baseline = findings.baseline
     if baseline is None or len(findings.names) < 2:
@@ -108,51 +108,51 @@ def draw_gains(findings: ExperimentFindings, palette: ReportPalette) -> Figure |
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     styles = LineStyles(findings.names, baseline, palette)
     height = f"gain over {baseline}, {unit.difference}"
-    figure, axes = make_axes(palette, (6.4, 4.2), experiment.axis, height)
+    figure, axes = make_figure_axes(palette, (6.4, 4.2), experiment.axis, height)
     axes.axhline(0, **styles.line(baseline))
     ends = {baseline: 0.0}
     for name in findings.names:
         gain = experiment.sign * (experiment.curves(name) - experiment.curves(baseline))
-        labels, mean, _, _ = mean_band(experiment.labels, gain)
+        labels, mean, _, _ = compute_mean_band(experiment.labels, gain)
         if name != baseline and len(labels):
             axes.plot(labels, unit.scale * mean, **styles.line(name))
             ends[name] = float(unit.scale * mean[-1])
-    _label_ends(axes, ends, styles)
-    _format_thousands(axes)
+    _label_curve_ends(axes, ends, styles)
+    _format_axis_thousands(axes)
     return figure
 
 
-def draw_panel(findings: ExperimentFindings, name: str, palette: ReportPalette) -> Figure:
+def draw_strategy_panel(findings: ExperimentFindings, name: str, palette: ReportPalette) -> Figure:
     """One strategy and the first baseline with their bands, and the paper's curve if any."""
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     baseline = findings.baseline
     styles = LineStyles(findings.names, baseline, palette)
-    figure, axes = make_axes(palette, (3.4, 2.6), experiment.axis, unit.name)
+    figure, axes = make_figure_axes(palette, (3.4, 2.6), experiment.axis, unit.name)
     for shown in dict.fromkeys(filter(None, (baseline, name))):
-        labels, mean, low, high = mean_band(experiment.labels, experiment.curves(shown))
+        labels, mean, low, high = compute_mean_band(experiment.labels, experiment.curves(shown))
         axes.plot(labels, unit.scale * mean, **styles.line(shown))
         colour = styles.colour(shown)
         axes.fill_between(
             labels, unit.scale * low, unit.scale * high, color=colour, alpha=0.2, lw=0
         )
-    printed = paper_curves(experiment.name, experiment.dataset)
-    if printed and strip_options(name) in printed.curves:
-        heights = [cell.value for cell in printed.curves[strip_options(name)]]
+    printed = find_paper_curves(experiment.name, experiment.dataset)
+    if printed and strip_strategy_options(name) in printed.curves:
+        heights = [cell.value for cell in printed.curves[strip_strategy_options(name)]]
         axes.plot(printed.labels, heights, "o", ms=3.5, mfc="none", mec=palette.ink, mew=0.8)
     axes.set_title(name, color=palette.ink, loc="left", fontweight="bold")
     axes.margins(x=0.02)
-    _format_thousands(axes)
+    _format_axis_thousands(axes)
     return figure
 
 
-def draw_differences(
+def draw_area_differences(
     comparisons: Sequence[StrategyComparison], unit: MetricUnit, palette: ReportPalette
 ) -> Figure:
     """Differences of areas to a baseline with their intervals, the best on top."""
     height = 0.9 + 0.3 * len(comparisons)
     baseline = comparisons[0].baseline
     label = f"area minus the area of {baseline}, {unit.difference} (right is better)"
-    figure, axes = make_axes(palette, (6.4, height), label, "")
+    figure, axes = make_figure_axes(palette, (6.4, height), label, "")
     axes.axvline(0, color=palette.base, lw=1.2, ls=(0, (4, 2)))
     for place, comparison in enumerate(reversed(comparisons)):
         gain = comparison.area.gain
@@ -169,11 +169,13 @@ def draw_differences(
     return figure
 
 
-def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
+def draw_critical_differences(ranks: MeanRanks, palette: ReportPalette) -> Figure:
     """Mean ranks on a line, with a bar over those that do not differ by Nemenyi's test."""
     count = len(ranks.names)
     depth = (count + 1) // 2
-    figure, axes = make_axes(palette, (7.4, 1.3 + 0.26 * depth + 0.12 * len(ranks.groups)), "", "")
+    figure, axes = make_figure_axes(
+        palette, (7.4, 1.3 + 0.26 * depth + 0.12 * len(ranks.groups)), "", ""
+    )
     axes.axis("off")
     low, high = 1.0, float(count)
     span = high - low
@@ -207,18 +209,18 @@ def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
     return figure
 
 
-def mean_band(labels: Ids, curves: Floats) -> tuple[Ids, Floats, Floats, Floats]:
+def compute_mean_band(labels: Ids, curves: Floats) -> tuple[Ids, Floats, Floats, Floats]:
     """Mean, low and high end of curves ``(s, r)`` over their seeds, and measured label counts."""
     measured = np.isfinite(curves)
     kept = np.flatnonzero(measured.any(axis=0))
-    found = [mean_estimate(curves[measured[:, place], place]) for place in kept]
+    found = [bootstrap_mean(curves[measured[:, place], place]) for place in kept]
     low = [entry.value if math.isnan(entry.low) else entry.low for entry in found]
     high = [entry.value if math.isnan(entry.high) else entry.high for entry in found]
     means = np.array([entry.value for entry in found])
     return np.asarray(labels)[kept], means, np.array(low), np.array(high)
 
 
-def to_svg(figure: Figure, label: str) -> str:
+def render_figure_svg(figure: Figure, label: str) -> str:
     """A figure drawn with the page's palette as inline SVG, marked as safe for a page."""
     text = io.StringIO()
     fonts: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label}
@@ -230,7 +232,7 @@ def to_svg(figure: Figure, label: str) -> str:
     return inline_svg(text.getvalue(), label, colours)
 
 
-def make_axes(
+def make_figure_axes(
     palette: ReportPalette, size: tuple[float, float], x: str, y: str
 ) -> tuple[Figure, Axes]:
     """A figure with one plot and light axes."""
@@ -245,11 +247,11 @@ def make_axes(
     return figure, axes
 
 
-def _format_thousands(axes: Axes) -> None:
+def _format_axis_thousands(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def _label_ends(axes: Axes, ends: dict[str, float], styles: LineStyles) -> None:
+def _label_curve_ends(axes: Axes, ends: dict[str, float], styles: LineStyles) -> None:
     """Write names right of the plot at the ends of the curves, without overlap."""
     if not ends:
         return

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Floats
 from labelwise.benchmark.report.experiment import ExperimentRuns
-from labelwise.benchmark.report.papers import PaperTable, paper_table
+from labelwise.benchmark.report.papers import PaperTable, find_paper_table
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import (
     LEVEL,
@@ -23,10 +23,10 @@ from labelwise.benchmark.statistics import (
     MeanRanks,
     PairedDifference,
     bootstrap,
+    bootstrap_mean,
     correct_holm,
     label_saving,
     labels_needed,
-    mean_estimate,
     mean_ranks,
     paired_difference,
     saving_target,
@@ -130,8 +130,8 @@ class ExperimentFindings:
         """The paper's values for this experiment; ``final`` means the metric."""
         if quantity == "final" and self.experiment.metric in ("seconds", "imbalance"):
             quantity = self.experiment.metric
-        found = paper_table(self.experiment.name, self.experiment.dataset, quantity)
-        known = found and set(found.values) & {strip_options(name) for name in self.names}
+        found = find_paper_table(self.experiment.name, self.experiment.dataset, quantity)
+        known = found and set(found.values) & {strip_strategy_options(name) for name in self.names}
         return found if known else None
 
 
@@ -151,17 +151,17 @@ def analyse_experiment(
 ) -> ExperimentFindings:
     """Compute all results of an experiment; the first baseline is used in the summary."""
     run = tuple(name for name in baselines if name in experiment.strategies)
-    summaries = [_summarise(experiment, name, run) for name in experiment.strategies]
+    summaries = [_summarise_strategy(experiment, name, run) for name in experiment.strategies]
     summaries.sort(key=lambda entry: -experiment.sign * entry.area.value if entry.area else np.inf)
     names = tuple(entry.strategy for entry in summaries)
     return ExperimentFindings(
         experiment,
         tuple(summaries),
         run,
-        {baseline: _compare(experiment, names, baseline) for baseline in run},
-        win_matrix([_later_curves(experiment, names)], names),
-        tuple(_collect_costs(experiment, name) for name in names),
-        _share_target(experiment),
+        {baseline: _compare_with_baseline(experiment, names, baseline) for baseline in run},
+        win_matrix([_take_later_curves(experiment, names)], names),
+        tuple(_collect_strategy_costs(experiment, name) for name in names),
+        _compute_share_target(experiment),
     )
 
 
@@ -182,22 +182,24 @@ def combine_findings(findings: Sequence[ExperimentFindings]) -> CombinedFindings
         ranks = mean_ranks([[part[name] for name in common] for part in areas], common)
     first = ranks.names if ranks else ()
     names = (*first, *(name for name in every if name not in first))
-    curves = [_later_curves(entry.experiment, entry.names) for entry in findings]
+    curves = [_take_later_curves(entry.experiment, entry.names) for entry in findings]
     left_out = tuple(name for name in every if name not in common)
     return CombinedFindings(names, win_matrix(curves, names), ranks, left_out)
 
 
-def strip_options(name: str) -> str:
+def strip_strategy_options(name: str) -> str:
     """A strategy's name without its options."""
     return name.partition(" (")[0]
 
 
-def _later_curves(experiment: ExperimentRuns, names: Sequence[str]) -> dict[str, Floats]:
+def _take_later_curves(experiment: ExperimentRuns, names: Sequence[str]) -> dict[str, Floats]:
     """Curves after the first round, higher is better."""
     return {name: experiment.sign * experiment.curves(name)[:, 1:] for name in names}
 
 
-def _summarise(experiment: ExperimentRuns, name: str, baselines: Sequence[str]) -> StrategySummary:
+def _summarise_strategy(
+    experiment: ExperimentRuns, name: str, baselines: Sequence[str]
+) -> StrategySummary:
     areas, finals = experiment.areas(name), experiment.finals(name)
     complete = np.isfinite(areas)
     runs = int(complete.sum())
@@ -206,22 +208,22 @@ def _summarise(experiment: ExperimentRuns, name: str, baselines: Sequence[str]) 
     return StrategySummary(
         name,
         runs,
-        mean_estimate(areas[complete]),
+        bootstrap_mean(areas[complete]),
         float(areas[complete].std(ddof=1)) if runs > 1 else float("nan"),
-        mean_estimate(finals[complete]),
-        _estimate_needed(experiment, name),
-        _estimate_saving(experiment, name, baselines),
-        estimate_needed_for(experiment, name, baselines[0]) if baselines else None,
+        bootstrap_mean(finals[complete]),
+        _estimate_labels_needed(experiment, name),
+        _estimate_label_saving(experiment, name, baselines),
+        estimate_needed_for_baseline(experiment, name, baselines[0]) if baselines else None,
     )
 
 
-def _compare(
+def _compare_with_baseline(
     experiment: ExperimentRuns, names: Sequence[str], baseline: str
 ) -> tuple[StrategyComparison, ...]:
     higher = experiment.higher_is_better
     pairs = {}
     for name in names:
-        shared = shared_seeds(experiment, name, baseline)
+        shared = find_shared_seeds(experiment, name, baseline)
         if name == baseline or not shared.any():
             continue
         areas = (
@@ -247,9 +249,11 @@ def _compare(
 SeedMask = NDArray[np.bool_]
 
 
-def estimate_needed_for(experiment: ExperimentRuns, name: str, baseline: str) -> Estimate | None:
+def estimate_needed_for_baseline(
+    experiment: ExperimentRuns, name: str, baseline: str
+) -> Estimate | None:
     """Labels to reach a baseline's final value; None without a shared seed."""
-    seeds = shared_seeds(experiment, name, baseline)
+    seeds = find_shared_seeds(experiment, name, baseline)
     if not seeds.any():
         return None
     finals = experiment.finals(baseline)[seeds]
@@ -259,46 +263,46 @@ def estimate_needed_for(experiment: ExperimentRuns, name: str, baseline: str) ->
     )
 
 
-def _share_target(experiment: ExperimentRuns) -> float:
+def _compute_share_target(experiment: ExperimentRuns) -> float:
     """The share of the best final mean; nan where that is meaningless."""
     seeds = np.ones(len(experiment.seeds), dtype=bool)
     shares = np.full((1, len(seeds)), 1 / len(seeds))
-    return float(_share_targets(experiment, seeds, shares)[0])
+    return float(_resample_share_targets(experiment, seeds, shares)[0])
 
 
-def _estimate_needed(experiment: ExperimentRuns, name: str) -> Estimate | None:
+def _estimate_labels_needed(experiment: ExperimentRuns, name: str) -> Estimate | None:
     """Labels to reach the share of the best final mean; None without complete runs or target."""
     seeds = experiment.is_complete(name)
-    if not seeds.any() or not np.isfinite(_share_target(experiment)):
+    if not seeds.any() or not np.isfinite(_compute_share_target(experiment)):
         return None
 
-    def needed(shares: Floats) -> Floats:
-        targets = _share_targets(experiment, seeds, shares)
+    def resample_labels_needed(shares: Floats) -> Floats:
+        targets = _resample_share_targets(experiment, seeds, shares)
         return mean_labels_needed(experiment, name, seeds, shares, targets)
 
-    return bootstrap(needed, int(seeds.sum()))
+    return bootstrap(resample_labels_needed, int(seeds.sum()))
 
 
-def _estimate_saving(
+def _estimate_label_saving(
     experiment: ExperimentRuns, name: str, baselines: Sequence[str]
 ) -> Estimate | None:
     """Label saving against the best of the other baselines; None without pairs."""
     others = [other for other in baselines if other != name and experiment.is_complete(other).any()]
-    seeds = shared_seeds(experiment, name, *others)
-    if not others or not seeds.any() or not np.isfinite(_share_target(experiment)):
+    seeds = find_shared_seeds(experiment, name, *others)
+    if not others or not seeds.any() or not np.isfinite(_compute_share_target(experiment)):
         return None
 
-    def saved(shares: Floats) -> Floats:
-        targets = _share_targets(experiment, seeds, shares)
+    def resample_label_saving(shares: Floats) -> Floats:
+        targets = _resample_share_targets(experiment, seeds, shares)
         ours = mean_labels_needed(experiment, name, seeds, shares, targets)
         theirs = [mean_labels_needed(experiment, other, seeds, shares, targets) for other in others]
         found: Floats = label_saving(ours, np.min(theirs, axis=0))
         return found
 
-    return bootstrap(saved, int(seeds.sum()))
+    return bootstrap(resample_label_saving, int(seeds.sum()))
 
 
-def shared_seeds(experiment: ExperimentRuns, *names: str) -> SeedMask:
+def find_shared_seeds(experiment: ExperimentRuns, *names: str) -> SeedMask:
     """Seeds with complete runs of all these strategies."""
     return np.asarray(np.all([experiment.is_complete(name) for name in names], axis=0))
 
@@ -318,7 +322,7 @@ def mean_labels_needed(
     return found
 
 
-def _share_targets(experiment: ExperimentRuns, seeds: SeedMask, shares: Floats) -> Floats:
+def _resample_share_targets(experiment: ExperimentRuns, seeds: SeedMask, shares: Floats) -> Floats:
     """The target under every row of shares, ``(m,)``, from complete runs."""
     finals = np.stack([experiment.finals(name)[seeds] for name in experiment.strategies])
     measured = np.isfinite(finals)
@@ -337,23 +341,23 @@ def _share_targets(experiment: ExperimentRuns, seeds: SeedMask, shares: Floats) 
 # Costs.
 
 
-def _collect_costs(experiment: ExperimentRuns, name: str) -> StrategyCosts:
+def _collect_strategy_costs(experiment: ExperimentRuns, name: str) -> StrategyCosts:
     rounds = experiment.rounds[name]
     bought = [entry for entry in rounds if entry.picks]
     last = [entry for entry in rounds if entry.labels == int(experiment.labels[-1])]
     return StrategyCosts(
         name,
-        _mean_known(_query_seconds(entry) for entry in bought if entry.round == 0),
-        _mean_known(_query_seconds(entry) for entry in bought),
-        _mean_known(entry.seconds.get("train", np.nan) for entry in rounds),
+        _mean_of_known(_sum_query_seconds(entry) for entry in bought if entry.round == 0),
+        _mean_of_known(_sum_query_seconds(entry) for entry in bought),
+        _mean_of_known(entry.seconds.get("train", np.nan) for entry in rounds),
         max((entry.peak_megabytes for entry in rounds if entry.peak_megabytes), default=np.nan),
-        _mean_known(np.nan if entry.imbalance is None else entry.imbalance for entry in last),
-        _mean_known(_effective_shares(bought)),
-        _mean_known(float(np.std(entry.values)) for entry in last if len(entry.values) > 1),
+        _mean_of_known(np.nan if entry.imbalance is None else entry.imbalance for entry in last),
+        _mean_of_known(_iterate_effective_shares(bought)),
+        _mean_of_known(float(np.std(entry.values)) for entry in last if len(entry.values) > 1),
     )
 
 
-def _effective_shares(bought: Sequence[RoundResult]) -> Iterator[float]:
+def _iterate_effective_shares(bought: Sequence[RoundResult]) -> Iterator[float]:
     """Effective size of weights as a share of the weighted picks, in one-shot runs all so far."""
     picks: dict[int, int] = {}
     for entry in bought:
@@ -363,13 +367,13 @@ def _effective_shares(bought: Sequence[RoundResult]) -> Iterator[float]:
             yield entry.effective_size / picks[entry.seed]
 
 
-def _query_seconds(entry: RoundResult) -> float:
+def _sum_query_seconds(entry: RoundResult) -> float:
     """Seconds of representing and selecting; nan if neither was recorded."""
     parts = [entry.seconds[name] for name in ("represent", "select") if name in entry.seconds]
     return sum(parts) if parts else float("nan")
 
 
-def _mean_known(values: Iterable[float]) -> float:
+def _mean_of_known(values: Iterable[float]) -> float:
     """The mean of the values that are not nan; nan if there are none."""
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")

@@ -6,7 +6,6 @@ also works on incomplete results: it pairs the existing runs and lists the missi
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -18,13 +17,13 @@ from labelwise.benchmark.report.figures import (
     DARK,
     LIGHT,
     PAGE,
-    css_variables,
-    draw_curves,
-    draw_differences,
-    draw_gains,
-    draw_panel,
-    draw_ranks,
-    to_svg,
+    draw_area_differences,
+    draw_critical_differences,
+    draw_gain_curves,
+    draw_learning_curves,
+    draw_strategy_panel,
+    format_palette_css,
+    render_figure_svg,
 )
 from labelwise.benchmark.report.findings import (
     CombinedFindings,
@@ -32,7 +31,7 @@ from labelwise.benchmark.report.findings import (
     analyse_experiment,
     combine_findings,
 )
-from labelwise.benchmark.report.papers import paper_curves
+from labelwise.benchmark.report.papers import find_paper_curves
 from labelwise.benchmark.report.tables import (
     make_area_table,
     make_balance_table,
@@ -40,15 +39,15 @@ from labelwise.benchmark.report.tables import (
     make_difference_table,
     make_gain_table,
     make_label_table,
-    write_csv,
+    write_report_csv,
 )
 from labelwise.benchmark.report.texts import (
     MetricUnit,
-    describe_caveats,
     describe_code_versions,
     describe_comparison,
-    describe_ranks,
-    describe_untested,
+    describe_mean_ranks,
+    describe_seed_caveats,
+    describe_untested_strategies,
     summarise_findings,
 )
 from labelwise.benchmark.results import RoundResult
@@ -57,9 +56,9 @@ from labelwise.pages import render_page
 from labelwise.rounds.default_strategies import REPORTED
 
 
-def write_report(
+def write_results_report(
     rounds: Iterable[RoundResult],
-    out: Path | str,
+    out: Path | str | None,
     *,
     baselines: Sequence[str] = REPORTED,
     up_to: int | None = None,
@@ -71,34 +70,35 @@ def write_report(
     """Write the report atomically; return the findings, one entry per experiment.
 
     ``up_to`` leaves out results with more labels; ``csv`` is a file for all numbers, ``figures`` a
-    folder for .svg and .png.
+    folder for .svg and .png. What is None is not written.
     """
     found = [
         analyse_experiment(entry, baselines) for entry in group_experiments(rounds, up_to=up_to)
     ]
     combined = combine_findings(found)
-    names = list(dict.fromkeys(entry.experiment.name for entry in found))
-    page = render_page(
-        "benchmark.html",
-        title=title or (names[0] if len(names) == 1 else f"{len(found)} experiments"),
-        commands=repeat_commands(found) if commands is None else commands,
-        sections=[_describe_section(entry) for entry in found],
-        combined=_describe_combined(found, combined) if len(found) > 1 else None,
-        light=css_variables(LIGHT),
-        dark=css_variables(DARK),
-    )
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, page)
+    if out is not None:
+        names = list(dict.fromkeys(entry.experiment.name for entry in found))
+        page = render_page(
+            "benchmark.html",
+            title=title or (names[0] if len(names) == 1 else f"{len(found)} experiments"),
+            commands=list_repeat_commands(found) if commands is None else commands,
+            sections=[_describe_experiment_section(entry) for entry in found],
+            combined=_describe_combined_experiments(found, combined) if len(found) > 1 else None,
+            light=format_palette_css(LIGHT),
+            dark=format_palette_css(DARK),
+        )
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, page)
     if csv is not None:
-        write_csv(Path(csv), found)
+        write_report_csv(Path(csv), found)
     if figures is not None:
-        write_figures(Path(figures), found, combined)
+        write_report_figures(Path(figures), found, combined)
     return found
 
 
-def repeat_commands(findings: Sequence[ExperimentFindings]) -> list[str]:
+def list_repeat_commands(findings: Sequence[ExperimentFindings]) -> list[str]:
     """The commands that repeat the papers' experiments and the report."""
-    known = protocols.experiments()
+    known = protocols.read_experiments()
     runs: dict[str, tuple[dict[str, None], int]] = {}
     for entry in findings:
         experiment = entry.experiment
@@ -117,64 +117,67 @@ def repeat_commands(findings: Sequence[ExperimentFindings]) -> list[str]:
     return [*commands, "labelwise benchmark report results.jsonl --out report.html"]
 
 
-def write_figures(
+def write_report_figures(
     folder: Path, findings: Sequence[ExperimentFindings], combined: CombinedFindings
-) -> list[Path]:
-    """Write the figures as .svg and .png files; returns their paths."""
+) -> None:
+    """Write the figures as .svg and .png files."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, Figure | None] = {}
     for entry in findings:
-        unit, stem = MetricUnit(entry.experiment.metric), _identify(entry.experiment, "_")
-        drawn[f"{stem}_curves"] = draw_curves(entry, LIGHT)
-        drawn[f"{stem}_gains"] = draw_gains(entry, LIGHT)
+        unit, stem = (
+            MetricUnit(entry.experiment.metric),
+            _make_experiment_anchor(entry.experiment, "_"),
+        )
+        drawn[f"{stem}_curves"] = draw_learning_curves(entry, LIGHT)
+        drawn[f"{stem}_gains"] = draw_gain_curves(entry, LIGHT)
         for name in entry.names:
-            drawn[f"{stem}_curve_{_clean_name(name)}"] = draw_panel(entry, name, LIGHT)
+            drawn[f"{stem}_curve_{_clean_anchor_name(name)}"] = draw_strategy_panel(
+                entry, name, LIGHT
+            )
         for baseline, comparisons in entry.comparisons.items():
             if comparisons:
-                figure = draw_differences(comparisons, unit, LIGHT)
-                drawn[f"{stem}_differences_{_clean_name(baseline)}"] = figure
+                figure = draw_area_differences(comparisons, unit, LIGHT)
+                drawn[f"{stem}_differences_{_clean_anchor_name(baseline)}"] = figure
     if combined.ranks is not None:
-        drawn["critical_difference"] = draw_ranks(combined.ranks, LIGHT)
-    paths = []
+        drawn["critical_difference"] = draw_critical_differences(combined.ranks, LIGHT)
     for name, drawing in drawn.items():
-        for suffix in (".svg", ".png") if drawing is not None else ():
-            paths.append(folder / f"{name}{suffix}")
-            drawing.savefig(paths[-1], dpi=200)  # type: ignore[union-attr]
-    return paths
+        if drawing is not None:
+            drawing.savefig(folder / f"{name}.svg")
+            drawing.savefig(folder / f"{name}.png", dpi=200)
 
 
-def _describe_combined(
+def _describe_combined_experiments(
     findings: Sequence[ExperimentFindings], combined: CombinedFindings
 ) -> JsonObject:
     """The data of the section on all experiments."""
     figure = None
     if combined.ranks is not None:
         label = "critical-difference plot: mean ranks of the strategies"
-        figure = to_svg(draw_ranks(combined.ranks, PAGE), label)
-    titles = [_name_section(entry.experiment) for entry in findings]
+        figure = render_figure_svg(draw_critical_differences(combined.ranks, PAGE), label)
+    titles = [_name_experiment_section(entry.experiment) for entry in findings]
     return {
-        "ranks": describe_ranks(combined),
+        "ranks": describe_mean_ranks(combined),
         "figure": figure,
         "left_out": ", ".join(combined.left_out),
         "gains": make_gain_table(findings, combined.names, titles),
-        "wins": _format_wins(combined.names, combined.wins),
+        "wins": _format_win_matrix(combined.names, combined.wins),
     }
 
 
-def _describe_section(findings: ExperimentFindings) -> JsonObject:
+def _describe_experiment_section(findings: ExperimentFindings) -> JsonObject:
     """The data of the section on one experiment."""
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     several = len(experiment.labels) > 1
     main = findings.comparisons.get(findings.baseline or "", ())
-    untested = [describe_untested(findings, name) for name in findings.comparisons]
+    untested = [describe_untested_strategies(findings, name) for name in findings.comparisons]
     comparisons = [
         {
             "baseline": baseline,
             "sentences": [
                 (entry.verdict.split()[-1], describe_comparison(entry, unit)) for entry in entries
             ],
-            "figure": to_svg(
-                draw_differences(entries, unit, PAGE), f"differences of areas to {baseline}"
+            "figure": render_figure_svg(
+                draw_area_differences(entries, unit, PAGE), f"differences of areas to {baseline}"
             ),
             "table": make_difference_table(entries, unit),
         }
@@ -183,33 +186,33 @@ def _describe_section(findings: ExperimentFindings) -> JsonObject:
     ]
     rounds = [entry for entries in experiment.rounds.values() for entry in entries]
     return {
-        "name": _name_section(experiment),
-        "anchor": _identify(experiment, "-"),
+        "name": _name_experiment_section(experiment),
+        "anchor": _make_experiment_anchor(experiment, "-"),
         "summary": summarise_findings(findings),
-        "setting": _describe_setting(experiment),
+        "setting": _describe_experiment_setting(experiment),
         "reduced": sorted({entry.reduced for entry in rounds} - {""}),
         "mixed": describe_code_versions(experiment),
         "notes": experiment.notes,
         "comparisons": comparisons,
-        "caveats": [*describe_caveats(experiment, main), *filter(None, untested)],
+        "caveats": [*describe_seed_caveats(experiment, main), *filter(None, untested)],
         "curves": _draw_section_curves(findings) if several else None,
         "areas": make_area_table(findings),
-        "area_notes": _describe_paper(findings, ("area", "final")),
+        "area_notes": _describe_paper_numbers(findings, ("area", "final")),
         "labels": make_label_table(findings) if several and experiment.axis == "labels" else None,
         "wins": (
-            _format_wins(findings.names, findings.wins)
+            _format_win_matrix(findings.names, findings.wins)
             if several and len(findings.names) > 1
             else None
         ),
         "costs": make_cost_table(findings),
-        "cost_notes": _describe_paper(findings, ("seconds",)),
+        "cost_notes": _describe_paper_numbers(findings, ("seconds",)),
         "balance": make_balance_table(findings),
-        "balance_notes": _describe_paper(findings, ("imbalance",)),
-        "facts": _describe_facts(experiment, rounds),
+        "balance_notes": _describe_paper_numbers(findings, ("imbalance",)),
+        "facts": _describe_experiment_facts(experiment, rounds),
     }
 
 
-def _describe_setting(experiment: ExperimentRuns) -> str:
+def _describe_experiment_setting(experiment: ExperimentRuns) -> str:
     seeds = f"{len(experiment.seeds)} seed{'s' if len(experiment.seeds) > 1 else ''}"
     labels = f"{experiment.labels[0]:,} to {experiment.labels[-1]:,} {experiment.axis}"
     facts = (experiment.dataset, experiment.network, f"scale {experiment.scale}", seeds, labels)
@@ -217,24 +220,25 @@ def _describe_setting(experiment: ExperimentRuns) -> str:
 
 
 def _draw_section_curves(findings: ExperimentFindings) -> JsonObject:
-    gains = draw_gains(findings, PAGE)
+    gains = draw_gain_curves(findings, PAGE)
     names = [name for name in findings.names if name != findings.baseline] or findings.names
     note = "Above: means over seeds. Below: every strategy "
     note += f"and {findings.baseline} (dashed grey), " if findings.baseline else ""
     note += "with the 95 % interval of each mean."
-    printed = paper_curves(findings.experiment.name, findings.experiment.dataset)
+    printed = find_paper_curves(findings.experiment.name, findings.experiment.dataset)
     note += f" Circles are from the paper ({printed.where})." if printed else ""
     return {
-        "means": to_svg(draw_curves(findings, PAGE), "mean curves"),
-        "gains": None if gains is None else to_svg(gains, "gains over the baseline"),
+        "means": render_figure_svg(draw_learning_curves(findings, PAGE), "mean curves"),
+        "gains": None if gains is None else render_figure_svg(gains, "gains over the baseline"),
         "panels": [
-            to_svg(draw_panel(findings, name, PAGE), f"{name} with its band") for name in names
+            render_figure_svg(draw_strategy_panel(findings, name, PAGE), f"{name} with its band")
+            for name in names
         ],
         "note": note,
     }
 
 
-def _format_wins(names: Sequence[str], wins: Floats) -> JsonObject:
+def _format_win_matrix(names: Sequence[str], wins: Floats) -> JsonObject:
     """Rows of name and percentages; None where two strategies were never compared."""
     rows = [
         (name, [None if share != share else round(100 * float(share)) for share in row])
@@ -243,7 +247,9 @@ def _format_wins(names: Sequence[str], wins: Floats) -> JsonObject:
     return {"names": names, "rows": rows}
 
 
-def _describe_facts(experiment: ExperimentRuns, rounds: Sequence[RoundResult]) -> list[str]:
+def _describe_experiment_facts(
+    experiment: ExperimentRuns, rounds: Sequence[RoundResult]
+) -> list[str]:
     def join_distinct(values: Iterable[str]) -> str:
         return "; ".join(sorted(set(values)))
 
@@ -260,7 +266,8 @@ def _describe_facts(experiment: ExperimentRuns, rounds: Sequence[RoundResult]) -
     ]
     times = sorted(entry.started for entry in rounds if entry.started)
     if times:
-        facts.append(f"Run from {_format_time(times[0])} to {_format_time(times[-1])}.")
+        first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
+        facts.append(f"Run from {first} to {last}.")
     validation = max(entry.validation_labels for entry in rounds)
     if validation:
         facts.append(f"Up to {validation:,} validation labels are used that the axes do not count.")
@@ -273,14 +280,7 @@ def _describe_facts(experiment: ExperimentRuns, rounds: Sequence[RoundResult]) -
     return facts
 
 
-def _format_time(text: str) -> str:
-    try:
-        return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return text
-
-
-def _describe_paper(findings: ExperimentFindings, quantities: Sequence[str]) -> list[str]:
+def _describe_paper_numbers(findings: ExperimentFindings, quantities: Sequence[str]) -> list[str]:
     """Notes on the paper's numbers in a table."""
     tables = [table for table in map(findings.printed, quantities) if table]
     notes = list(dict.fromkeys(f"{table.where}: {table.note}." for table in tables if table.note))
@@ -292,17 +292,17 @@ def _describe_paper(findings: ExperimentFindings, quantities: Sequence[str]) -> 
     return notes
 
 
-def _name_section(experiment: ExperimentRuns) -> str:
+def _name_experiment_section(experiment: ExperimentRuns) -> str:
     extra = "" if experiment.dataset in experiment.name else f", {experiment.dataset}"
     return f"{experiment.name}{extra}"
 
 
-def _identify(experiment: ExperimentRuns, separator: str) -> str:
+def _make_experiment_anchor(experiment: ExperimentRuns, separator: str) -> str:
     parts = [experiment.name, experiment.scale, experiment.dataset, experiment.network]
     if separator == "-":  # an anchor, which must be unique on the page
         parts.append(experiment.metric)
-    return separator.join(_clean_name(part) for part in parts)
+    return separator.join(_clean_anchor_name(part) for part in parts)
 
 
-def _clean_name(text: str) -> str:
+def _clean_anchor_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.=-]+", "-", text).strip("-")

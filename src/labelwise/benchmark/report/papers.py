@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from labelwise.benchmark.statistics import area
+from labelwise.benchmark.statistics import curve_area
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 
@@ -51,69 +51,71 @@ class PaperCurves:
     curves: Mapping[str, tuple[PrintedValue, ...]]
 
 
-def paper_table(experiment: str, dataset: str, quantity: str) -> PaperTable | None:
+def find_paper_table(experiment: str, dataset: str, quantity: str) -> PaperTable | None:
     """The printed values for an experiment, or None.
 
-    >>> paper_table("sparse-table2-mnist", "mnist", "area").values["badge"]
+    >>> find_paper_table("sparse-table2-mnist", "mnist", "area").values["badge"]
     PrintedValue(value=91.24, deviation=0.48)
     """
     if quantity not in QUANTITIES:
         raise BadInput(f"quantity must be one of {', '.join(QUANTITIES)}; got {quantity!r}")
-    for own, names, table in _list_tables():
-        if (own, table.quantity) == (dataset, quantity) and _is_variant(experiment, *names):
+    for own, names, table in _list_paper_tables():
+        if (own, table.quantity) == (dataset, quantity) and _is_experiment_variant(
+            experiment, *names
+        ):
             return table
     return None
 
 
-def paper_curves(experiment: str, dataset: str) -> PaperCurves | None:
+def find_paper_curves(experiment: str, dataset: str) -> PaperCurves | None:
     """The curves printed as a table for an experiment, or None."""
-    for name, entry in _read_printed()["dynamics_rounds"].items():
-        if entry["dataset"] == dataset and _is_variant(experiment, name):
-            return _parse_curves(name, entry)
+    for name, entry in _read_paper_results()["dynamics_rounds"].items():
+        if entry["dataset"] == dataset and _is_experiment_variant(experiment, name):
+            return _parse_paper_curves(name, entry)
     return None
 
 
 @cache
-def _read_printed() -> JsonObject:
+def _read_paper_results() -> JsonObject:
     return tomllib.loads(files(__package__).joinpath("papers.toml").read_text("utf-8"))
 
 
 @cache
-def _list_tables() -> list[tuple[str, tuple[str, ...], PaperTable]]:
+def _list_paper_tables() -> list[tuple[str, tuple[str, ...], PaperTable]]:
     """Data set, names of experiments, and table."""
-    return list(_iterate_tables(_read_printed()))
+    return list(_iterate_paper_tables(_read_paper_results()))
 
 
-def _iterate_tables(printed: JsonObject) -> Iterator[tuple[str, tuple[str, ...], PaperTable]]:
+def _iterate_paper_tables(printed: JsonObject) -> Iterator[tuple[str, tuple[str, ...], PaperTable]]:
     names: tuple[str, ...]
     for number, entry in printed["sparse_areas"].items():
-        for dataset, values in _parse_rows(entry["table"]).items():
+        for dataset, values in _parse_paper_rows(entry["table"]).items():
             stem = f"sparse-table{number}-"
             names = (stem + dataset.removesuffix("_mnist"), stem + dataset)
             where = f"sparse, Table {number}"
             yield dataset, names, PaperTable(where, "area", values, entry["note"])
-    for dataset, values in _parse_rows(printed["sparse_seconds"]["table"]).items():
+    for dataset, values in _parse_paper_rows(printed["sparse_seconds"]["table"]).items():
         names = ("sparse-table3-time", "sparse-table3", f"sparse-table2-{dataset}")
         yield dataset, names, PaperTable("sparse, Table 3", "seconds", values, "VGG-16 on one V100")
-    for dataset, values in _parse_rows(printed["lewis_imbalance"]["table"]).items():
+    for dataset, values in _parse_paper_rows(printed["lewis_imbalance"]["table"]).items():
         note = "after 12,000 labels, 50 models; its entropy baseline is likely random by an error"
         names = ("lewis-table5-imbalance", "lewis-table5", "lewis-fig2-vanilla")
         yield dataset, names, PaperTable("lewis, Table 5", "imbalance", values, note)
     for name, entry in printed["dynamics_batches"].items():
         note = f"{entry['network']}; 1,000 labels bought in batches of that size"
-        for batch, cell in zip(*_split_table(entry["table"]), strict=True):
-            values = {"dynamics": _parse_cell(cell)}
+        for batch, cell in zip(*_split_paper_table(entry["table"]), strict=True):
+            values = {"dynamics": _parse_paper_cell(cell)}
             table = PaperTable("dynamics, Table 1", "final", values, note)
             yield entry["dataset"], (f"{name}-{batch}",), table
     for name, entry in printed["dynamics_rounds"].items():
-        for table in _summarise_curves(_parse_curves(name, entry)):
+        for table in _summarise_paper_curves(_parse_paper_curves(name, entry)):
             yield entry["dataset"], (name,), table
 
 
-def _summarise_curves(printed: PaperCurves) -> list[PaperTable]:
+def _summarise_paper_curves(printed: PaperCurves) -> list[PaperTable]:
     """Area and final accuracy of printed curves."""
     areas = {
-        strategy: PrintedValue(float(area(printed.labels, [cell.value for cell in cells])))
+        strategy: PrintedValue(float(curve_area(printed.labels, [cell.value for cell in cells])))
         for strategy, cells in printed.curves.items()
     }
     finals = {strategy: cells[-1] for strategy, cells in printed.curves.items()}
@@ -125,30 +127,31 @@ def _summarise_curves(printed: PaperCurves) -> list[PaperTable]:
     ]
 
 
-def _is_variant(experiment: str, *names: str) -> bool:
+def _is_experiment_variant(experiment: str, *names: str) -> bool:
     return any(experiment == name or experiment.startswith(f"{name}-") for name in names)
 
 
-def _parse_curves(name: str, entry: JsonObject) -> PaperCurves:
-    head, *lines = _split_table(entry["table"])
-    cells = [tuple(map(_parse_cell, column)) for column in zip(*lines, strict=True)]
+def _parse_paper_curves(name: str, entry: JsonObject) -> PaperCurves:
+    head, *lines = _split_paper_table(entry["table"])
+    cells = [tuple(map(_parse_paper_cell, column)) for column in zip(*lines, strict=True)]
     labels = tuple(FIRST_LABELS + entry["batch"] * number for number in range(len(lines)))
     where = f"dynamics, Table {name.removeprefix('dynamics-table')}"
     return PaperCurves(where, labels, dict(zip(head, cells, strict=True)))
 
 
-def _parse_rows(text: str) -> dict[str, dict[str, PrintedValue]]:
+def _parse_paper_rows(text: str) -> dict[str, dict[str, PrintedValue]]:
     """A table with strategies as columns and data sets as rows."""
-    head, *lines = _split_table(text)
+    head, *lines = _split_paper_table(text)
     return {
-        dataset: dict(zip(head, map(_parse_cell, cells), strict=True)) for dataset, *cells in lines
+        dataset: dict(zip(head, map(_parse_paper_cell, cells), strict=True))
+        for dataset, *cells in lines
     }
 
 
-def _split_table(text: str) -> list[list[str]]:
+def _split_paper_table(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]
 
 
-def _parse_cell(text: str) -> PrintedValue:
+def _parse_paper_cell(text: str) -> PrintedValue:
     value, _, deviation = text.partition("±")
     return PrintedValue(float(value), float(deviation) if deviation else None)

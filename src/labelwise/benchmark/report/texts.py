@@ -69,12 +69,12 @@ def format_p_value(value: float) -> str:
     return "<0.0001" if value < 1e-4 else f"{min(value, 1.0):.2g}"
 
 
-def format_labels(value: float, limit: int) -> str:
+def format_labels_needed(value: float, limit: int) -> str:
     """A number of labels; "over 640" if the target was not reached."""
     return f"{value:,.0f}" if math.isfinite(value) else f"over {limit:,}"
 
 
-def format_saving(value: float) -> str:
+def format_saving_share(value: float) -> str:
     """A share of labels saved, in %; words where a target was not reached."""
     if math.isnan(value):
         return "neither reached it"
@@ -83,7 +83,7 @@ def format_saving(value: float) -> str:
     return "not reached" if value == -math.inf else f"{100 * value:+.0f} %"
 
 
-def format_seconds(value: float) -> str:
+def format_report_seconds(value: float) -> str:
     """Seconds, in three digits."""
     if math.isnan(value):
         return "–"
@@ -135,7 +135,7 @@ def summarise_findings(findings: ExperimentFindings) -> str:
     for verdict, phrase in _VERDICT_PHRASES.items():
         names = [entry.strategy for entry in comparisons if entry.verdict == verdict]
         if names:
-            parts.append(f"{phrase} {join_names(names)}".replace("BASE", baseline))
+            parts.append(f"{phrase} {join_strategy_names(names)}".replace("BASE", baseline))
     text = "; ".join(parts)
     best = findings.summaries[0]
     if best.area is not None and not math.isnan(best.area.value):
@@ -144,7 +144,7 @@ def summarise_findings(findings: ExperimentFindings) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def describe_coverage(seeds: int) -> list[str]:
+def describe_interval_coverage(seeds: int) -> list[str]:
     """A note on the coverage of intervals over few seeds."""
     if seeds < 2:
         return ["With one seed there is no interval and no test."]
@@ -162,12 +162,12 @@ def describe_coverage(seeds: int) -> list[str]:
     return []
 
 
-def describe_caveats(
+def describe_seed_caveats(
     experiment: ExperimentRuns, comparisons: Sequence[StrategyComparison]
 ) -> list[str]:
     """Consequences of the number of seeds for intervals and tests."""
     seeds = min((entry.area.seeds for entry in comparisons), default=len(experiment.seeds))
-    notes = describe_coverage(seeds)
+    notes = describe_interval_coverage(seeds)
     if seeds < 2:
         return notes
     family = max((entry.family for entry in comparisons), default=0)
@@ -181,7 +181,7 @@ def describe_caveats(
     return notes
 
 
-def describe_untested(findings: ExperimentFindings, baseline: str) -> str:
+def describe_untested_strategies(findings: ExperimentFindings, baseline: str) -> str:
     """Strategies that the tests leave out; empty if there are none."""
     names, comparisons = findings.untested(baseline), findings.comparisons[baseline]
     count = max((comparison.family for comparison in comparisons), default=0)
@@ -190,10 +190,10 @@ def describe_untested(findings: ExperimentFindings, baseline: str) -> str:
     experiment = findings.experiment
     verb, pronoun = ("has", "it is") if len(names) == 1 else ("have", "they are")
     tests = f"{count} comparison{'s' if count != 1 else ''} with {baseline}"
+    last = f"{experiment.labels[-1]:,} {experiment.axis}"
     return (
-        f"{join_names(names)} {verb} no run up to {experiment.labels[-1]:,} {experiment.axis} "
-        f"under a seed of {baseline}: {pronoun} not tested, and not among the {tests} that the "
-        "p-values are corrected for."
+        f"{join_strategy_names(names)} {verb} no run up to {last} under a seed of {baseline}: "
+        f"{pronoun} not tested, and not among the {tests} that the p-values are corrected for."
     )
 
 
@@ -204,10 +204,12 @@ def describe_code_versions(experiment: ExperimentRuns) -> str:
     if len(counts) < 2:
         return ""
     parts = [f"{code} ({count:,} lines)" for code, count in sorted(counts.items())]
-    return f"These results come from {len(counts)} versions of the code: {join_names(parts)}."
+    return (
+        f"These results come from {len(counts)} versions of the code: {join_strategy_names(parts)}."
+    )
 
 
-def describe_ranks(found: CombinedFindings) -> str:
+def describe_mean_ranks(found: CombinedFindings) -> str:
     """Sentences about the ranks over data sets."""
     ranks = found.ranks
     if ranks is None:
@@ -228,6 +230,6 @@ def describe_ranks(found: CombinedFindings) -> str:
     return text
 
 
-def join_names(names: Sequence[str]) -> str:
+def join_strategy_names(names: Sequence[str]) -> str:
     """Names joined by commas and "and"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -18,9 +18,9 @@ generation      steps of ascent        generated_quantity       dual or entropy 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
+from labelwise.benchmark.devices import Device, DeviceClock, make_study_line
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.alignment import study_alignment
@@ -41,44 +41,41 @@ LineStudy = Callable[[Protocol, Entrant, int, Device], Iterator[RoundResult]]
 ValueStudy = Callable[[Protocol, Entrant, int, Device], Iterator[tuple[int, float]]]
 
 
-@dataclass(frozen=True)
-class Study:
+class Study(NamedTuple):
     """A function ``lines(protocol, entrant, seed, device)``, and its number of lines."""
 
     lines: LineStudy
     count_rounds: Callable[[Protocol], int]
 
-    @classmethod
-    def of_values(cls, values: ValueStudy, count_rounds: Callable[[Protocol], int]) -> "Study":
-        """A study that gives the ``labels`` and the value of every line, which is timed here."""
 
-        def lines(
-            protocol: Protocol, entrant: Entrant, seed: int, device: Device
-        ) -> Iterator[RoundResult]:
-            clock = DeviceClock(device)
-            run = values(protocol, entrant, seed, device)
-            for number, (labels, value) in enumerate(run):
-                yield make_line(protocol, entrant, seed, device, number, labels, value, clock.lap())
+def _study_values(study: ValueStudy, setting: str) -> Study:
+    """A study that gives ``labels`` and value per entry of a setting or field; times its lines."""
 
-        return cls(lines, count_rounds)
+    def iterate_study_lines(
+        protocol: Protocol, entrant: Entrant, seed: int, device: Device
+    ) -> Iterator[RoundResult]:
+        clock = DeviceClock(device)
+        for number, (labels, value) in enumerate(study(protocol, entrant, seed, device)):
+            seconds = clock.lap()
+            yield make_study_line(protocol, entrant, seed, device, number, labels, value, seconds)
 
+    def count_rounds(protocol: Protocol) -> int:
+        return len(protocol.settings.get(setting) or getattr(protocol, setting))
 
-def _count(name: str) -> Callable[[Protocol], int]:
-    """The number of lines: one for every entry of a setting."""
-    return lambda protocol: len(protocol.settings[name])
+    return Study(iterate_study_lines, count_rounds)
 
 
 STUDIES = {
     "first_query": Study(study_first_query, lambda protocol: 1),
-    "growth": Study.of_values(study_growth, lambda protocol: len(protocol.networks)),
-    "encoder_growth": Study.of_values(study_encoder_growth, _count("encoders")),
-    "shared_items": Study.of_values(study_shared_items, _count("percents")),
+    "growth": _study_values(study_growth, "networks"),
+    "encoder_growth": _study_values(study_encoder_growth, "encoders"),
+    "shared_items": _study_values(study_shared_items, "percents"),
     "encoder_heads": Study(study_encoder_heads, lambda protocol: protocol.rounds + 1),
     "frozen": Study(study_frozen, lambda protocol: protocol.rounds + 1),
-    "ratio": Study.of_values(study_ratio, _count("epochs")),
-    "recovery": Study.of_values(study_recovery, _count("budgets")),
-    "network": Study.of_values(study_network, _count("budgets")),
-    "alignment": Study.of_values(study_alignment, _count("batches")),
-    "generation": Study.of_values(study_generation, _count("steps")),
+    "ratio": _study_values(study_ratio, "epochs"),
+    "recovery": _study_values(study_recovery, "budgets"),
+    "network": _study_values(study_network, "budgets"),
+    "alignment": _study_values(study_alignment, "batches"),
+    "generation": _study_values(study_generation, "steps"),
 }
 """All studies by name."""

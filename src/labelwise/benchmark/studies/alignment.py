@@ -12,8 +12,8 @@ import numpy as np
 from labelwise.arrays import to_numpy
 from labelwise.benchmark.benchmark_run import BatchSelector
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.models import train_on_first
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_run_seed
+from labelwise.benchmark.models import train_on_first_labels
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
 from labelwise.learners.tangent_kernel import tangent_kernel
@@ -27,14 +27,14 @@ def study_alignment(
 ) -> Iterator[tuple[int, float]]:
     """One value per size of the batch, in the protocol's setting ``batches``."""
     split = split_dataset(protocol, seed)
-    models = train_on_first(protocol, split, device, mix_seed(seed, 0, TRAINING))
+    models = train_on_first_labels(protocol, split, device, mix_run_seed(seed, 0, TRAINING))
     (learner,) = models.learners.values()
     places = split.find_positions(split.first)
     quantity = entrant.options["quantity"]
     reader = BatchSelector(protocol, Entrant(entrant.strategy), split, models.pool)
     rows = {} if quantity == "agreement" else reader.represent(learner)
     for number, batch in enumerate(protocol.settings["batches"]):
-        own_seed = mix_seed(seed, number, PICKING)
+        own_seed = mix_run_seed(seed, number, PICKING)
         if quantity == "agreement":  # batches are drawn from four times as many items
             left = np.setdiff1d(np.arange(len(split.ids)), places)
             chosen = np.random.default_rng(own_seed).permutation(left)[: 4 * batch]

@@ -14,13 +14,13 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.benchmark.batched import BatchableLearner
-from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_benchmark_runs
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.encoders import encode
+from labelwise.benchmark.encoders import encode_dataset_items
 from labelwise.benchmark.frozen_run import SPLIT
-from labelwise.benchmark.models import ModelSet, make_learner_options, make_members
+from labelwise.benchmark.models import ModelSet, make_learner_options, make_network_members
 from labelwise.benchmark.networks import make_column_head
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
@@ -61,10 +61,12 @@ def combine_encoders(
     components: int | None = None,
 ) -> EncodedDataset:
     """Features of several encoders, side by side, each reduced to its principal ``components``."""
-    found = [encode(name, dataset) for name in encoders]
+    found = [encode_dataset_items(name, dataset) for name in encoders]
     first = found[0]
     pairs = [
-        standardize_features(*_reduce_features(own.features, own.test_features, components))
+        standardize_encoded_features(
+            *_reduce_encoded_features(own.features, own.test_features, components)
+        )
         for own in found
     ]
     data = load(dataset)
@@ -81,10 +83,11 @@ def combine_encoders(
     )
 
 
-def standardize_features(features: Arrays, test_features: Arrays) -> tuple[Arrays, ...]:
+def standardize_encoded_features(features: Arrays, test_features: Arrays) -> tuple[Arrays, ...]:
     """Center and scale both by the first, to mean square 1; one scale for all columns.
 
-    >>> near, far = standardize_features(np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([[2.0, 3.0]]))
+    >>> train, test = np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([[2.0, 3.0]])
+    >>> near, far = standardize_encoded_features(train, test)
     >>> near.round(3).tolist(), far.round(3).tolist()
     ([[-1.414, 0.0], [1.414, 0.0]], [[0.0, 1.414]])
     """
@@ -95,7 +98,7 @@ def standardize_features(features: Arrays, test_features: Arrays) -> tuple[Array
     return (features - centre) / spread, (test_features - centre) / spread
 
 
-def _reduce_features(
+def _reduce_encoded_features(
     features: Arrays, test_features: Arrays, count: int | None
 ) -> tuple[Arrays, Arrays]:
     """Project both onto the first principal components of the first."""
@@ -108,16 +111,16 @@ def _reduce_features(
     return centred @ kept, (test_features - centre) @ kept
 
 
-def load_encoded(protocol: Protocol) -> EncodedDataset:
+def load_encoded_dataset(protocol: Protocol) -> EncodedDataset:
     """The data of an experiment."""
     name = protocol.dataset.removesuffix(SUFFIX)
     encoders = tuple(protocol.settings["encoders"])
     return combine_encoders(name, encoders, protocol.settings.get("components"))
 
 
-def split_encoded(protocol: Protocol, seed: int) -> DataSplit:
+def split_encoded_dataset(protocol: Protocol, seed: int) -> DataSplit:
     """Split the items by a seed into pool and first labels; the test items are fixed."""
-    data = load_encoded(protocol)
+    data = load_encoded_dataset(protocol)
     order = np.random.default_rng([seed, SPLIT]).permutation(len(data.rows))
     taken = order if protocol.pool is None else order[: protocol.pool]
     bought = protocol.start + protocol.rounds * protocol.batch
@@ -136,7 +139,7 @@ def split_encoded(protocol: Protocol, seed: int) -> DataSplit:
     )
 
 
-def make_heads(
+def make_encoder_heads(
     protocol: Protocol,
     entrant: Entrant,
     split: DataSplit,
@@ -145,14 +148,14 @@ def make_heads(
 ) -> ModelSet:
     """An untrained linear layer for every encoder."""
     names: Sequence[str] = protocol.settings["encoders"]
-    data = load_encoded(protocol)
+    data = load_encoded_dataset(protocol)
     learners = {}
     for number, name in enumerate(names):
         place = data.find_columns(number)
         learners[f"encoder_{number}"] = BatchableLearner(
             partial(make_column_head, place.start, place.stop, split.outputs),
             kind=("head", name, protocol.name, protocol.scale),
-            members=make_members(protocol, entrant, split, models=len(names)),
+            members=make_network_members(protocol, entrant, split, models=len(names)),
             **make_learner_options(protocol, split, device),
         )
     return ModelSet(learners, [items[0]] * len(names), [items[1]] * len(names))
@@ -162,5 +165,5 @@ def study_encoder_heads(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[RoundResult]:
     """Rounds of buying labels for linear layers on the encoders."""
-    splits = SplitCache(protocol, device, split=split_encoded)
-    yield from play_runs([BenchmarkRun(splits, entrant, seed, make_heads)])
+    splits = SplitCache(protocol, device, split=split_encoded_dataset)
+    yield from play_benchmark_runs([BenchmarkRun(splits, entrant, seed, make_encoder_heads)])

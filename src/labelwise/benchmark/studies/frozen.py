@@ -21,14 +21,14 @@ import numpy as np
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.datasets.store import write_npz
+from labelwise.benchmark.datasets.store import write_npz_file
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.encoders import encode
-from labelwise.benchmark.frozen_run import play_frozen
+from labelwise.benchmark.encoders import encode_dataset_items
+from labelwise.benchmark.frozen_run import run_frozen_experiment
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.splits import load_standardized
+from labelwise.benchmark.splits import load_standardized_dataset
 from labelwise.encoders.registry import BUILT_IN
 from labelwise.errors import BadInput
 from labelwise.media.packages import cache_folder
@@ -41,20 +41,20 @@ def study_frozen(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[RoundResult]:
     """Rounds of buying labels for a head on frozen features; heads do not use a device."""
-    return play_frozen(protocol, entrant, seed, load_items(protocol))
+    return run_frozen_experiment(protocol, entrant, seed, load_frozen_items(protocol))
 
 
-def load_items(protocol: Protocol) -> LabelledPool:
+def load_frozen_items(protocol: Protocol) -> LabelledPool:
     """All items of an experiment with their features."""
     settings = protocol.settings
-    return _load_items(protocol.dataset, settings["encoder"], *settings["counts"])
+    return _load_cached_items(protocol.dataset, settings["encoder"], *settings["counts"])
 
 
 @lru_cache(maxsize=2)
-def _load_items(dataset: str, encoder: str, *counts: int) -> LabelledPool:
+def _load_cached_items(dataset: str, encoder: str, *counts: int) -> LabelledPool:
     if encoder:
-        return read_features(dataset, encoder, counts)
-    data = load_standardized(dataset)
+        return read_frozen_features(dataset, encoder, counts)
+    data = load_standardized_dataset(dataset)
     kind = np.float64 if data.classes is None else np.int64
     return LabelledPool(
         np.arange(data.n),
@@ -75,10 +75,11 @@ class StoredFeatures(NamedTuple):
     step: Floats
 
 
-def round_features(features: Arrays, test_features: Arrays) -> StoredFeatures:
+def round_frozen_features(features: Arrays, test_features: Arrays) -> StoredFeatures:
     """Round both to 256 levels between the extremes of every column.
 
-    >>> stored = round_features(np.array([[0.0, 7.0], [51.0, 7.0]]), np.array([[255.0, 7.0]]))
+    >>> near, far = np.array([[0.0, 7.0], [51.0, 7.0]]), np.array([[255.0, 7.0]])
+    >>> stored = round_frozen_features(near, far)
     >>> stored.levels.tolist(), stored.test_levels.tolist()
     ([[0, 0], [51, 0]], [[255, 0]])
     """
@@ -91,11 +92,11 @@ def round_features(features: Arrays, test_features: Arrays) -> StoredFeatures:
     return StoredFeatures(near, far, low.astype(np.float64), step.astype(np.float64))
 
 
-def read_features(dataset: str, encoder: str, counts: tuple[int, ...]) -> LabelledPool:
+def read_frozen_features(dataset: str, encoder: str, counts: tuple[int, ...]) -> LabelledPool:
     """Features of a data set from the cache, encoded first if they are not there."""
-    path = find_feature_file(dataset, encoder, counts)
+    path = find_frozen_file(dataset, encoder, counts)
     if not path.is_file():
-        encode_dataset(dataset, encoder, counts)
+        encode_frozen_dataset(dataset, encoder, counts)
     with np.load(path, allow_pickle=False) as held:
         about = json.loads(str(held["about"]))
         if about["encoder_sha256"] != BUILT_IN[encoder].sha256:
@@ -110,21 +111,24 @@ def read_features(dataset: str, encoder: str, counts: tuple[int, ...]) -> Labell
         return LabelledPool(held["rows"], near, targets, far, test_targets, about["classes"])
 
 
-def find_feature_file(dataset: str, encoder: str, counts: tuple[int, ...]) -> Path:
+def find_frozen_file(dataset: str, encoder: str, counts: tuple[int, ...]) -> Path:
     """The file of encoded items in the cache, whether it exists or not."""
     name = "-".join([dataset, encoder, *map(str, counts)])
     return cache_folder() / "frozen" / f"{name}.npz"
 
 
-def encode_dataset(dataset: str, encoder: str, counts: tuple[int, ...]) -> None:
+def encode_frozen_dataset(dataset: str, encoder: str, counts: tuple[int, ...]) -> None:
     """Encode some items of a data set, chosen by a hash, and store them."""
-    data, encoded = load(dataset), encode(encoder, dataset, counts=(counts[0], counts[1]))
+    data, encoded = (
+        load(dataset),
+        encode_dataset_items(encoder, dataset, counts=(counts[0], counts[1])),
+    )
     train = encoded.rows, encoded.features, data.targets[encoded.rows]
     test = encoded.test_features, data.test_targets[encoded.test_rows]
-    store_features(dataset, encoder, counts, data.classes, train, test)
+    store_frozen_features(dataset, encoder, counts, data.classes, train, test)
 
 
-def store_features(
+def store_frozen_features(
     dataset: str,
     encoder: str,
     counts: tuple[int, ...],
@@ -141,14 +145,14 @@ def store_features(
         "encoder_sha256": BUILT_IN[encoder].sha256,
         "licence": "the features follow the terms of the data set",
     }
-    write_npz(
-        find_feature_file(dataset, encoder, counts),
+    write_npz_file(
+        find_frozen_file(dataset, encoder, counts),
         {
             "about": np.array(json.dumps(about)),
             "rows": rows,
             "targets": targets.astype(np.int32),
             "test_targets": test_targets.astype(np.int32),
-            **round_features(features, test_features)._asdict(),
+            **round_frozen_features(features, test_features)._asdict(),
         },
         compress=True,
     )

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from labelwise.arrays import HostArray, to_numpy
+from labelwise.arrays import to_numpy
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.models import make_picker, train_on_first
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_run_seed
+from labelwise.benchmark.models import make_picker_network, train_on_first_labels
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
 from labelwise.kernels.information.uncertainty import entropy
@@ -25,7 +25,7 @@ def study_generation(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[tuple[int, float]]:
     """One value per number of steps, in the protocol's setting ``steps``."""
-    path, plain = generate_path(protocol, entrant.strategy, seed, device)
+    path, plain = generate_dual_ascent(protocol, entrant.strategy, seed, device)
     for step in protocol.settings["steps"]:
         if entrant.options["quantity"] == "dual":
             values = path.duals[step]
@@ -35,7 +35,7 @@ def study_generation(
         yield step, float(values.mean())
 
 
-def generate_path(
+def generate_dual_ascent(
     protocol: Protocol, strategy: str, seed: int, device: Device
 ) -> tuple[GenerationPath, TorchLearner]:
     """Train both networks and generate images; with the network without constraints.
@@ -47,13 +47,15 @@ def generate_path(
     """
     split = split_dataset(protocol, seed)
     entrant = Entrant(strategy, learner={"epsilon": protocol.settings["epsilon"]})
-    models = train_on_first(protocol, split, device, mix_seed(seed, 0, TRAINING))
+    models = train_on_first_labels(protocol, split, device, mix_run_seed(seed, 0, TRAINING))
     (plain,) = models.learners.values()
-    picker = make_picker(protocol, entrant, split, device)
+    picker = make_picker_network(protocol, entrant, split, device)
     assert picker is not None  # the strategy reads duals
     places = split.find_positions(split.first)
-    picker.fit(split.inputs[places], split.targets[places], seed=mix_seed(seed, 0, PICKING))
-    starts = _choose_starts(picker.represent(split.inputs, ["duals"])["duals"], places, protocol)
+    picker.fit(split.inputs[places], split.targets[places], seed=mix_run_seed(seed, 0, PICKING))
+    duals = to_numpy(picker.represent(split.inputs, ["duals"])["duals"])
+    order = np.argsort(duals, kind="stable")
+    starts = order[~np.isin(order, places)][: protocol.settings["starts"]]
     path = generate_items(
         picker,
         split.inputs[starts],
@@ -62,9 +64,3 @@ def generate_path(
         box=(float(split.inputs.min()), float(split.inputs.max())),
     )
     return path, plain
-
-
-def _choose_starts(duals: HostArray, labelled: HostArray, protocol: Protocol) -> HostArray:
-    """Positions of the unlabelled items of the smallest predicted duals."""
-    order = np.argsort(to_numpy(duals), kind="stable")
-    return order[~np.isin(order, labelled)][: protocol.settings["starts"]]

@@ -11,10 +11,10 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, to_numpy
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.models import train_on_first
+from labelwise.benchmark.models import train_on_first_labels
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
-from labelwise.benchmark.studies.encoded import SUFFIX, combine_encoders, load_encoded
+from labelwise.benchmark.studies.encoded import SUFFIX, combine_encoders, load_encoded_dataset
 from labelwise.kernels.linear.leverage import leverage_scores
 from labelwise.kernels.linear.lewis import lewis_weights
 
@@ -30,8 +30,9 @@ def study_growth(
     The option ``p`` is that of the Lewis weights; ``curve="ranks"`` gives the sum of the models'
     ranks instead, which is an upper bound.
     """
-    models = _iterate_features(protocol, seed, device)
-    yield from _add_models(entrant, (_compute_weights(own, _get_power(entrant)) for own in models))
+    models = _iterate_network_features(protocol, seed, device)
+    p = float(entrant.options.get("p", 2))
+    yield from _sum_growing_weights(entrant, (_compute_lewis_weights(own, p) for own in models))
 
 
 def study_encoder_growth(
@@ -40,12 +41,12 @@ def study_encoder_growth(
     """The same for frozen encoders, in an order drawn by the seed."""
     settings = protocol.settings
     key = protocol.dataset.removesuffix(SUFFIX), tuple(settings["encoders"])
-    order = np.random.default_rng([seed, ORDER]).permutation(len(load_encoded(protocol).ends))
-    weights = (
-        _weigh_encoder(*key, settings.get("components"), int(place), _get_power(entrant))
-        for place in order
+    order = np.random.default_rng([seed, ORDER]).permutation(
+        len(load_encoded_dataset(protocol).ends)
     )
-    yield from _add_models(entrant, weights)
+    rest = settings.get("components"), float(entrant.options.get("p", 2))
+    weights = (_compute_encoder_weights(*key, int(place), *rest) for place in order)
+    yield from _sum_growing_weights(entrant, weights)
 
 
 def study_shared_items(
@@ -60,16 +61,17 @@ def study_shared_items(
     where :math:`I_j^t` are the ``t`` percent of items with the highest leverage by model ``j``, and
     :math:`I^t` those with the highest maximum over the ``k`` models.
     """
-    features = _iterate_features(protocol, seed, device)
-    each = np.stack([_compute_weights(own, _get_power(entrant)) for own in features])
+    features = _iterate_network_features(protocol, seed, device)
+    p = float(entrant.options.get("p", 2))
+    each = np.stack([_compute_lewis_weights(own, p) for own in features])
     for percent in protocol.settings["percents"]:
-        yield percent, measure_sharing(each, percent)
+        yield percent, measure_shared_leverage(each, percent)
 
 
-def measure_sharing(weights: Floats, percent: float) -> float:
+def measure_shared_leverage(weights: Floats, percent: float) -> float:
     """Mean share of the top items of each model, ``(k, n)``, among those of their maximum.
 
-    >>> measure_sharing(np.array([[4.0, 3, 2, 1], [1, 2, 3, 9]]), 50)
+    >>> measure_shared_leverage(np.array([[4.0, 3, 2, 1], [1, 2, 3, 9]]), 50)
     0.5
     """
     count = round(weights.shape[1] * percent / 100)
@@ -78,7 +80,9 @@ def measure_sharing(weights: Floats, percent: float) -> float:
     return float(np.isin(tops, common).mean())
 
 
-def _add_models(entrant: Entrant, weights: Iterable[Floats]) -> Iterator[tuple[int, float]]:
+def _sum_growing_weights(
+    entrant: Entrant, weights: Iterable[Floats]
+) -> Iterator[tuple[int, float]]:
     """After every model the sum of the items' largest weights, or of the ranks."""
     largest: Floats | None = None
     ranks = 0.0
@@ -89,31 +93,26 @@ def _add_models(entrant: Entrant, weights: Iterable[Floats]) -> Iterator[tuple[i
         yield count, bounded if entrant.options.get("curve") == "ranks" else float(largest.sum())
 
 
-def _get_power(entrant: Entrant) -> float:
-    """The ``p`` of the Lewis weights."""
-    return float(entrant.options.get("p", 2.0))
-
-
-def _compute_weights(features: Array, p: float) -> Floats:
+def _compute_lewis_weights(features: Array, p: float) -> Floats:
     """The Lewis weights of all items by one model, ``(n,)``."""
     weights = leverage_scores(features) if p == 2 else lewis_weights(features, p)
     return np.asarray(to_numpy(weights), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
-def _weigh_encoder(
-    dataset: str, encoders: tuple[str, ...], components: int | None, number: int, p: float
+def _compute_encoder_weights(
+    dataset: str, encoders: tuple[str, ...], number: int, components: int | None, p: float
 ) -> Floats:
     """The weights of all items by one encoder; seeds differ only in the order of the encoders."""
     data = combine_encoders(dataset, encoders, components)
     features = data.inputs[:, data.find_columns(number)].astype(np.float64)
-    return _compute_weights(features, p)
+    return _compute_lewis_weights(features, p)
 
 
-def _iterate_features(protocol: Protocol, seed: int, device: Device) -> Iterator[Any]:
+def _iterate_network_features(protocol: Protocol, seed: int, device: Device) -> Iterator[Any]:
     """The pool's features by each network, trained on the same first labels."""
     split = split_dataset(protocol, seed)
     targets = np.eye(split.outputs, dtype=np.float32)[split.targets]
-    models = train_on_first(protocol, split, device, seed, targets)
+    models = train_on_first_labels(protocol, split, device, seed, targets)
     for learner in models.learners.values():
         yield learner.represent(models.pool, ["features"])["features"]

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.studies.recovery import iterate_picks
+from labelwise.benchmark.studies.recovery import iterate_recovery_picks
 
 STREAM = 29
 """Random stream of the problem."""
@@ -68,7 +68,7 @@ class StudentProblem:
         inputs, values = self.inputs[ids], self.values[ids]
         shares = weights / weights.sum() / self.values.var()  # losses near 1, for the stopping rule
 
-        def loss(flat: Floats) -> tuple[float, Floats]:
+        def measure_student_loss(flat: Floats) -> tuple[float, Floats]:
             inner = np.tanh(inputs @ flat.reshape(self.first.shape).T)
             wrong = inner @ self.signs / np.sqrt(len(self.signs)) - values
             pulls = (shares * wrong)[:, None] * (self.signs * (1 - inner**2))
@@ -76,7 +76,9 @@ class StudentProblem:
             return float(shares @ wrong**2), slope.ravel()
 
         options = {"maxiter": STEPS, "ftol": 1e-12, "gtol": 1e-8}
-        found = minimize(loss, self.first.ravel(), jac=True, method="L-BFGS-B", options=options)
+        found = minimize(
+            measure_student_loss, self.first.ravel(), jac=True, method="L-BFGS-B", options=options
+        )
         parameters: Floats = found.x.reshape(self.first.shape)
         return parameters
 
@@ -96,7 +98,7 @@ def evaluate_student(parameters: Floats, signs: Floats, inputs: Floats) -> Float
     return outputs
 
 
-def make_problem(protocol: Protocol, seed: int) -> StudentProblem:
+def make_student_problem(protocol: Protocol, seed: int) -> StudentProblem:
     """The problem of a seed; sizes are in the protocol's settings."""
     sizes = protocol.settings
     rng = np.random.default_rng([seed, STREAM])
@@ -116,10 +118,12 @@ def study_network(
     protocol: Protocol, entrant: Entrant, seed: int, _: Device
 ) -> Iterator[tuple[int, float]]:
     """Excess risk of a network trained on few labels."""
-    problem = make_problem(protocol, seed)
+    problem = make_student_problem(protocol, seed)
     features = problem.compute_gradients()
     every = np.arange(len(features))
     least = problem.measure_risk(problem.fit(every, np.ones(len(features))))
-    for ids, weights in iterate_picks(protocol, entrant, features, features.shape[1], seed):
+    for ids, weights in iterate_recovery_picks(
+        protocol, entrant, features, features.shape[1], seed
+    ):
         found = problem.measure_risk(problem.fit(ids, weights))
         yield len(ids), (found - least) / least

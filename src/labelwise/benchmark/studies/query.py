@@ -7,12 +7,13 @@ training is not counted.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from labelwise.benchmark.benchmark_run import BatchSelector
-from labelwise.benchmark.devices import Device, DeviceClock, make_line
-from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
-from labelwise.benchmark.models import train_on_first
+from labelwise.benchmark.devices import Device, DeviceClock, make_study_line
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_run_seed
+from labelwise.benchmark.models import train_on_first_labels
+from labelwise.benchmark.processes import keep_last_result
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import DataSplit, split_dataset
@@ -24,9 +25,6 @@ from labelwise.strategies import get
 
 NAMES = ("features", "logits", "probabilities")
 """Representations of the one pass."""
-
-_kept: dict[str, Any] = {}
-"""The last represented pool and its key."""
 
 
 class RepresentedPool(NamedTuple):
@@ -43,9 +41,9 @@ def study_first_query(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[RoundResult]:
     """Seconds to represent the pool and select the first batch, without the training."""
-    picked, seconds = query_batch(protocol, entrant, seed, device)
+    picked, seconds = query_first_batch(protocol, entrant, seed, device)
     value = seconds["represent"] + seconds["select"]
-    found = make_line(protocol, entrant, seed, device, 0, protocol.start, value, 0.0)
+    found = make_study_line(protocol, entrant, seed, device, 0, protocol.start, value, 0.0)
     yield replace(
         found,
         seconds={name: round(value, 6) for name, value in seconds.items()},
@@ -53,31 +51,27 @@ def study_first_query(
     )
 
 
-def query_batch(
+def query_first_batch(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> tuple[Selection, dict[str, float]]:
     """The first batch, and the seconds of training, representing and selecting."""
-    key = protocol, seed, device
-    if _kept.get("key") != key:
-        _kept.clear()  # free the memory of the old pool first
-        _kept["pool"] = _represent_pool(protocol, seed, device)
-        _kept["key"] = key
-    pool: RepresentedPool = _kept["pool"]
+    pool = _represent_query_pool(protocol, seed, device)
     strategy = get(entrant.strategy).with_options(**entrant.options)
     names = strategy.match_needs(dict.fromkeys(NAMES)) if strategy.needs else ()
     rows = {name: pool.rows[name] for name in names}
     clock = DeviceClock(device)
     picked = BatchSelector(protocol, entrant, pool.split, pool.items).select(
-        pool.reader, rows, pool.split.first, protocol.batch, seed=mix_seed(seed, 0, PICKING)
+        pool.reader, rows, pool.split.first, protocol.batch, seed=mix_run_seed(seed, 0, PICKING)
     )
     represent = pool.seconds["represent"] if names else 0.0
     return picked, {**pool.seconds, "represent": represent, "select": clock.lap()}
 
 
-def _represent_pool(protocol: Protocol, seed: int, device: Device) -> RepresentedPool:
+@keep_last_result
+def _represent_query_pool(protocol: Protocol, seed: int, device: Device) -> RepresentedPool:
     split = split_dataset(protocol, seed)
     clock = DeviceClock(device)
-    models = train_on_first(protocol, split, device, mix_seed(seed, 0, TRAINING))
+    models = train_on_first_labels(protocol, split, device, mix_run_seed(seed, 0, TRAINING))
     seconds = {"train": clock.lap()}
     rows = models.reader.represent(models.pool, list(NAMES))
     seconds["represent"] = clock.lap()

@@ -8,8 +8,8 @@ import numpy as np
 from labelwise.arrays import to_numpy
 from labelwise.benchmark.batched import BatchableLearner
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.devices import Device, move_items
-from labelwise.benchmark.models import train_on_first
+from labelwise.benchmark.devices import Device, move_items_to_device
+from labelwise.benchmark.models import train_on_first_labels
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
 from labelwise.learners.gradients import summed_gradient
@@ -35,16 +35,19 @@ def study_ratio(
     ]
     for epochs in protocol.settings["epochs"]:
         trained = replace(protocol, learner={**protocol.learner, "epochs": epochs})
-        (learner,) = train_on_first(trained, split, device, seed).learners.values()
-        values = [_measure_ratio(learner, split.inputs[draw], device) for draw in draws]
+        (learner,) = train_on_first_labels(trained, split, device, seed).learners.values()
+        values = [_measure_batch_ratio(learner, split.inputs[draw], device) for draw in draws]
         yield epochs, float(np.mean(values))
 
 
-def _measure_ratio(learner: BatchableLearner, inputs: Arrays, device: Device) -> float:
+def _measure_batch_ratio(learner: BatchableLearner, inputs: Arrays, device: Device) -> float:
     """``R`` of a batch, over the whole network, at the predicted labels."""
     names = ["gradient_norms", "gradient_products", "logits"]
     rows = {name: to_numpy(value) for name, value in learner.represent(inputs, names).items()}
-    items, labels = move_items(inputs, device), move_items(rows["logits"].argmax(axis=1), device)
+    items, labels = (
+        move_items_to_device(inputs, device),
+        move_items_to_device(rows["logits"].argmax(axis=1), device),
+    )
     parts = np.array_split(np.arange(len(inputs)), -(-len(inputs) // BATCH))
     with evaluation_mode(learner.module):
         total = summed_gradient(

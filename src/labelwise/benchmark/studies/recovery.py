@@ -21,13 +21,13 @@ Reference: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsificatio
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.models import train_on_first
+from labelwise.benchmark.models import train_on_first_labels
+from labelwise.benchmark.processes import keep_last_result
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.splits import split_dataset
 from labelwise.selection.request import select
@@ -35,9 +35,6 @@ from labelwise.strategies import get
 
 GROUP_RATIO = 1.5
 """Ratio of the sizes of successive one-hot groups."""
-
-_kept: dict[str, Any] = {}
-"""The last problem of a trained network and its key; all strategies of a seed share it."""
 
 
 def study_recovery(
@@ -47,13 +44,13 @@ def study_recovery(
     features, values, columns = make_recovery_problem(protocol, seed, device)
     best = np.linalg.lstsq(features, values)[0]
     residual = float(np.square(features @ best - values).sum())
-    for ids, weights in iterate_picks(protocol, entrant, features, columns, seed):
+    for ids, weights in iterate_recovery_picks(protocol, entrant, features, columns, seed):
         roots = np.sqrt(weights)[:, None]
         found = np.linalg.lstsq(features[ids] * roots, values[ids] * roots)[0]
         yield len(ids), float(np.square(features @ (found - best)).sum()) / residual
 
 
-def iterate_picks(
+def iterate_recovery_picks(
     protocol: Protocol, entrant: Entrant, features: Floats, columns: int, seed: int
 ) -> Iterator[tuple[Ids, Floats]]:
     """Picks and their weights by budget, in multiples of a number of columns."""
@@ -75,42 +72,31 @@ def make_recovery_problem(
     if protocol.dataset == "heavy_tailed":
         features = rng.standard_t(2, size=(sizes["items"], sizes["columns"]))
     elif protocol.dataset == "one_hot":
-        features = np.eye(sizes["columns"])[
-            _assign_planted_groups(sizes["items"], sizes["columns"])
-        ]
+        # Group sizes decrease by `GROUP_RATIO`; every group has at least two items.
+        shares = GROUP_RATIO ** -np.arange(sizes["columns"])
+        counts = np.maximum(2, (sizes["items"] * shares / shares.sum()).astype(np.int64))
+        counts[0] += sizes["items"] - counts.sum()
+        features = np.repeat(np.eye(sizes["columns"]), counts, axis=0)
     else:
-        return _make_trained_problem(protocol, seed, device)
+        return _make_trained_recovery_problem(protocol, seed, device)
     truth = rng.normal(size=(sizes["columns"], 1))
     values = features @ truth + rng.normal(size=(len(features), 1))
     return features, values, features.shape[1]
 
 
-def _assign_planted_groups(items: int, groups: int) -> Ids:
-    """Every item's group; sizes decrease by `GROUP_RATIO`; every group has at least two items."""
-    shares = GROUP_RATIO ** -np.arange(groups)
-    sizes = np.maximum(2, (items * shares / shares.sum()).astype(np.int64))
-    sizes[0] += items - sizes.sum()
-    return np.repeat(np.arange(groups), sizes)
-
-
-def _make_trained_problem(
+@keep_last_result
+def _make_trained_recovery_problem(
     protocol: Protocol, seed: int, device: Device
 ) -> tuple[Floats, Floats, int]:
-    """Features of a network trained on the first labels, and a bias.
+    """Features of a network trained on the first labels, and a bias, for all strategies of a seed.
 
     Constant columns are left out, but budgets count them: their number differs by seed, and the
     curves of the seeds are compared at the same numbers of labels.
     """
-    key = protocol, seed, device
-    if _kept.get("key") != key:
-        split = split_dataset(protocol, seed)
-        models = train_on_first(protocol, split, device, seed)
-        rows = models.reader.represent(models.pool, ["features"])["features"]
-        features = np.asarray(to_numpy(rows), dtype=np.float64)
-        alive = features.std(axis=0) > 1e-6 * features.std()
-        columns = np.concatenate([features[:, alive], np.ones((len(features), 1))], axis=1)
-        values = np.eye(split.outputs)[split.targets]
-        _kept["key"] = key
-        _kept["problem"] = columns, values, features.shape[1] + 1
-    problem: tuple[Floats, Floats, int] = _kept["problem"]
-    return problem
+    split = split_dataset(protocol, seed)
+    models = train_on_first_labels(protocol, split, device, seed)
+    rows = models.reader.represent(models.pool, ["features"])["features"]
+    features = np.asarray(to_numpy(rows), dtype=np.float64)
+    alive = features.std(axis=0) > 1e-6 * features.std()
+    columns = np.concatenate([features[:, alive], np.ones((len(features), 1))], axis=1)
+    return columns, np.eye(split.outputs)[split.targets], features.shape[1] + 1

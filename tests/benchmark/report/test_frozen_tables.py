@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-
-from labelwise.benchmark.report.experiment import group_experiments
-from labelwise.benchmark.report.thirds import (
+from frozen_tables import (
     format_experiment,
     format_needed,
     format_oracle,
     format_overview,
     summarise_curves,
 )
+
+from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.statistics import t_test
+from labelwise.benchmark.statistics import paired_t_test
 
 LABELS = np.arange(10, 70, 10)
 BASE = np.array([0.1, 0.3, 0.5, 0.6, 0.7, 0.8])
@@ -61,7 +61,7 @@ def test_gains_are_paired_by_seed_and_corrected_for_the_strategies():
     for name in ("margin", "badge"):
         own = (experiment.curves(name) - experiment.curves("random")).mean(axis=1)
         assert found[name].gains["random"].value == pytest.approx(own.mean())
-        raw[name] = t_test(own)
+        raw[name] = paired_t_test(own)
     assert found["margin"].gains["random"].p == pytest.approx(2 * raw["margin"])
     assert found["badge"].gains["random"].p == pytest.approx(raw["badge"])
 

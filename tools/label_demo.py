@@ -1,6 +1,6 @@
 """The labelling page on scikit-learn's handwritten digits, with a simulated second annotator.
 
-Run: python -m labelwise.demo.labelling (or make label-demo)
+Run: python tools/label_demo.py (or make label-demo)
 
 Writes the 1,797 digits as PNG files into ``demo/label/digits``, starts a campaign on them, and
 opens its page. Robin, who knows the labels, labels slowly at the same time, and sometimes gives an

@@ -1,4 +1,4 @@
-"""Tables of the frozen feature experiments, as Markdown.
+"""Tables of the frozen feature experiments, computed from their committed lines; see `update.py`.
 
 A learning curve is summarised by its means over the first, middle and last third of the rounds, and
 by the labels at which its mean over seeds reaches what random reaches with half and with all of its
@@ -7,16 +7,14 @@ strategies of an experiment; ``*`` marks p of at most 0.05
 with three seeds or more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from labelwise.benchmark.labelling_run import ORACLE
-from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
-from labelwise.benchmark.report.findings import shared_seeds
-from labelwise.benchmark.results import read_results
+from labelwise.benchmark.report.experiment import ExperimentRuns
+from labelwise.benchmark.report.findings import find_shared_seeds
 from labelwise.benchmark.statistics import (
     LEVEL,
     correct_holm,
@@ -59,11 +57,6 @@ class CurveSummary:
     gains: dict[str, PairedGain]  # over random and other strategies, whole curve
     first_gain: PairedGain | None  # over random, first third
     oracle_share: float  # gain over random as a share of the oracle's; nan without an oracle
-
-
-def read_frozen(paths: Iterable[Path | str]) -> list[ExperimentRuns]:
-    """The experiments of results files."""
-    return group_experiments(read_results(paths))
 
 
 def summarise_curves(
@@ -202,7 +195,7 @@ def format_oracle(experiments: Sequence[ExperimentRuns]) -> str:
     rows = []
     for own in experiments:
         present = [name for name in (BASELINE, ORACLE, *shown) if name in own.strategies]
-        shared = shared_seeds(own, *present)
+        shared = find_shared_seeds(own, *present)
         means = {name: 100 * float(own.curves(name)[shared].mean()) for name in present}
         gains = [means.get(name, np.nan) - means[BASELINE] for name in (ORACLE, *shown)]
         rows.append(gains)
@@ -270,7 +263,7 @@ def format_summary(experiments: Sequence[ExperimentRuns]) -> str:
 
 def _mean_shared(experiment: ExperimentRuns, name: str, other: str = BASELINE) -> float:
     """Mean of a strategy's curves on the seeds that it shares with another."""
-    return float(experiment.curves(name)[shared_seeds(experiment, name, other)].mean())
+    return float(experiment.curves(name)[find_shared_seeds(experiment, name, other)].mean())
 
 
 def _gain_scale(experiment: ExperimentRuns) -> float:
@@ -296,7 +289,7 @@ def _targets(experiment: ExperimentRuns) -> tuple[int, int]:
 def _match_baseline(experiment: ExperimentRuns, name: str) -> tuple[float, float]:
     if BASELINE not in experiment.strategies:
         return np.nan, np.nan
-    shared = shared_seeds(experiment, name, BASELINE)
+    shared = find_shared_seeds(experiment, name, BASELINE)
     if not shared.any():
         return np.nan, np.nan
     base = experiment.curves(BASELINE)[shared].mean(axis=0)
@@ -319,7 +312,7 @@ def _compare_all(
     if other not in experiment.strategies:
         return {}
     for name in names:
-        shared = shared_seeds(experiment, name, other)
+        shared = find_shared_seeds(experiment, name, other)
         if name == other or name == ORACLE or not shared.any():
             continue
         own, base = (
@@ -338,7 +331,7 @@ def _share_of_oracle(experiment: ExperimentRuns, name: str) -> float:
     """Gain over random divided by the oracle's, on seeds that all three have."""
     if name == BASELINE or not {ORACLE, BASELINE} <= set(experiment.strategies):
         return np.nan
-    shared = shared_seeds(experiment, name, BASELINE, ORACLE)
+    shared = find_shared_seeds(experiment, name, BASELINE, ORACLE)
     if not shared.any():
         return np.nan
     means = [experiment.curves(each)[shared].mean() for each in (name, BASELINE, ORACLE)]

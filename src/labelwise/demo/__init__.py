@@ -1,1 +1,0 @@
-"""The demo: strategies compared on handwritten digits, and a labelling page for them."""
