@@ -70,12 +70,12 @@ def test_sparse_strategies_get_the_temperature_of_the_items_for_measuring(strate
     assert campaign.ask(8).info["options"]["temperature"] == pytest.approx(expected)
 
 
-def test_sparse_strategies_smooth_labels_where_nothing_is_measured():
+def test_sparse_strategies_take_a_fixed_temperature_where_nothing_is_measured():
     campaign, truth = make_campaign(MemoryStorage(), learner=Logits(), strategy="sparse_iht")
     answer(campaign, truth, campaign.ask().ids)
     campaign.train()
     picks = campaign.ask()
-    assert picks.info["options"] == {"label_law": "label_smoothing", "rho": 0.1}
+    assert picks.info["options"] == {"temperature": 1.1}
     assert picks.weights is not None
 
 

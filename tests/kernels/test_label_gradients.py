@@ -57,6 +57,19 @@ def test_smoothed_labels_lie_between_the_prediction_and_even_odds():
     np.testing.assert_allclose(vectors.a, 0.2 * (softmax(rows["logits"]) - 0.25), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("law", "largest"), [(LabelLaw(temperature=1.1), 0.6), (LabelLaw("label_smoothing"), 0.9999)]
+)
+def test_close_to_temperature_one_a_confident_item_has_a_small_mean(law, largest):
+    likeliest = np.array([0.3, 0.6, 0.9, 0.99, 0.9999])
+    probabilities = np.stack([likeliest, *3 * [(1 - likeliest) / 3]], axis=1)
+    rows = {"features": np.ones((5, 1)), "probabilities": probabilities}
+    vectors, _ = label_gradients(rows, law)
+    lengths = np.linalg.norm(vectors.dense(), axis=1)
+    assert likeliest[np.argmax(lengths)] == largest
+    assert (lengths[-1] < lengths[1] / 10) == (law.kind == "calibrated")
+
+
 def test_member_losses_are_those_over_all_labels():
     rows = make_members(30, 7, 3)
     vectors, deviations = label_gradients(rows, LabelLaw())

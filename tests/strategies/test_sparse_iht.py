@@ -116,6 +116,19 @@ def test_a_huge_alpha_picks_the_largest_variances():
     assert sorted(selection.ids.tolist()) == sorted(np.argsort(-rewards)[:10].tolist())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_confident_items_dominate_the_batch_only_where_labels_are_smoothed(seed):
+    rows = make_rows(200, 6, 4, seed)
+    confident = np.arange(200) < 100
+    likeliest = np.eye(4)[np.random.default_rng(seed).integers(4, size=200)]
+    rows["logits"] = likeliest * np.where(confident, 12.0, 2.0)[:, None]
+    shares = [
+        confident[picked(rows, 10, **law).ids].mean()
+        for law in ({"label_law": "label_smoothing"}, {"temperature": 1.1})
+    ]
+    assert shares[0] > 0.5 and shares[1] < 0.1
+
+
 def test_at_temperature_one_the_variances_decide_and_a_warning_says_so():
     rows = make_rows(80, 5, 4)
     with pytest.warns(LabelwiseWarning, match="sparse_iht: at temperature 1"):

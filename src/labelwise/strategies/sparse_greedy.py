@@ -67,6 +67,7 @@ from labelwise.strategy import (
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}  # The paper's ``(alpha, beta)``
 REPRESENTS = "It belongs to a batch that represents the whole pool{weight}."
 LEAST_HOLDOUT = 20  # A temperature is fitted to at least this many held-out items
+UNFITTED_TEMPERATURE = 1.1  # Without them
 
 
 class SparseGreedyPlan(NamedTuple):
@@ -138,16 +139,17 @@ def check_sparse_options(job: Job) -> None:
 
 
 def adapt_label_law(history: History) -> Options:
-    """The temperature that fits held-out labels; without enough of them, smoothed labels.
+    """The temperature that fits held-out labels; without enough of them, one a little above 1.
 
-    Under the model's own softmax all expected gradients vanish, so that nothing could be picked by
-    them.
+    At temperature 1 all expected gradients vanish, so that nothing could be picked by them. Close
+    to 1, the most confident items have the smallest ones; smoothed labels would give them the
+    largest, and the batch would consist of items that the model knows.
     """
     if not history.trained or {"label_law", "temperature", "rho"} & history.options.keys():
         return {}
     holdout = history.evaluate_holdout()
     if holdout is None or len(holdout[1]) < LEAST_HOLDOUT:
-        return {"label_law": "label_smoothing", "rho": 0.1}
+        return {"temperature": UNFITTED_TEMPERATURE}
     return {"temperature": calibrate_temperature(*holdout)}
 
 

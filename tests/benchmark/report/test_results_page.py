@@ -158,6 +158,17 @@ def test_with_the_papers_alphas_the_first_batch_is_that_of_uncertainty_alone():
         assert alone not in (picks[seed, "sparse_greedy", 0.0], picks[seed, "sparse_iht", 0.0])
 
 
+def test_both_terms_matter_in_the_ablation_on_the_digits():
+    text = (FOLDER / "sparse_terms.jsonl").read_text()
+    ratios, like_one = defaultdict(list), []
+    for line in map(json.loads, text.splitlines()):
+        ratios[line["strategy"]].append(line["ratio"])
+        like_one.append(10 in (line["as_approximation"], line["as_uncertainty"]))
+    assert 2 < min(ratios["sparse_greedy"]) < max(ratios["sparse_greedy"]) < 4.1
+    assert 0.14 < min(ratios["sparse_iht"]) < max(ratios["sparse_iht"]) < 0.6
+    assert sum(like_one) == 1 and len(like_one) == 18
+
+
 def test_every_results_file_is_linked():
     files = {path.name for path in (FOLDER / "benchmark").glob("*.jsonl")}
     assert set(re.findall(r"\(benchmark/([\w-]+\.jsonl)\)", PAGE)) == files

@@ -1,8 +1,10 @@
 """Teacher and student: gradients, the fit and its risk against slow versions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
+from scipy.optimize import approx_fprime, check_grad
 
 from labelwise.benchmark.devices import find_benchmark_device
 from labelwise.benchmark.protocol import Entrant, change_protocol
@@ -47,6 +49,7 @@ def test_a_student_finds_a_teacher_of_its_own_form_without_noise():
         evaluate_student(truth, problem.signs, problem.inputs),
         problem.first,
         problem.signs,
+        pull=0.0,
     )
     every = np.arange(120)
     found = exact.fit(every, np.ones(120))
@@ -54,11 +57,31 @@ def test_a_student_finds_a_teacher_of_its_own_form_without_noise():
 
 
 def test_a_weight_of_two_is_the_item_twice():
-    problem = make_student_problem(SMALL, 2)
+    problem = replace(make_student_problem(SMALL, 2), pull=0.0)
     ids, weights = np.arange(60), np.where(np.arange(60) < 20, 2.0, 1.0)
     twice = np.concatenate([ids, ids[:20]])
     first, second = problem.fit(ids, weights), problem.fit(twice, np.ones(80))
     assert problem.measure_risk(first) == pytest.approx(problem.measure_risk(second), rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [10, 40, 120])
+def test_a_training_ends_where_its_loss_is_level(count):
+    # Elsewhere, a difference in the last digit would change the result.
+    problem = make_student_problem(SMALL, 3)
+    ids, weights = np.arange(count), np.random.default_rng(3).uniform(0.1, 5, size=count)
+
+    def loss(flat):
+        outputs = evaluate_student(
+            flat.reshape(problem.first.shape), problem.signs, problem.inputs[ids]
+        )
+        squares = (outputs - problem.values[ids]) ** 2 / problem.values.var()
+        pull = problem.pull / count * np.sum((flat - problem.first.ravel()) ** 2)
+        return weights @ squares / weights.sum() + pull
+
+    start, end = problem.first.ravel(), problem.fit(ids, weights).ravel()
+    slopes = [np.linalg.norm(approx_fprime(flat, loss)) for flat in (start, end)]
+    assert slopes[1] < 1e-5 < 1e-2 < slopes[0]
+    assert loss(end) < loss(start)
 
 
 def test_all_labels_leave_no_excess_risk_and_few_leave_much():

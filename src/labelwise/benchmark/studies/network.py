@@ -12,12 +12,20 @@ value is
 .. math:: \frac{R(\tilde W) - R(W^*)}{R(W^*)} ,
 
 with ``R`` the mean squared error over all items, :math:`\tilde W` trained on the picks and
-:math:`W^*` on all, both from the same first parameters.
+:math:`W^*` on all, both from the same first parameters :math:`W_0`. With ``m`` items, training
+minimizes
+
+.. math:: \sum_i \frac{w_i (f(W, x_i) - y_i)^2}{\mathrm{var}(y) \sum_j w_j}
+          + \frac{\lambda}{m} \lVert W - W_0 \rVert^2 .
+
+Without the second term, few labels leave directions in which the loss is almost flat, and rounding
+decides where the training ends.
 
 Inputs have a length of at most 1, as the theory requires, and few of them are long: rare items
 carry most of the information on the teacher.
 
-Cost: every budget is one minimisation over the picks by L-BFGS, ``O(budget h d)`` a step.
+Cost: every budget is one minimisation over the picks by Levenberg and Marquardt's method,
+``O(budget (h d)^2)`` a step.
 
 Reference: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Theorem 4.1.
 """
@@ -26,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import least_squares
 
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.devices import Device
@@ -36,8 +44,11 @@ from labelwise.benchmark.studies.recovery import iterate_recovery_picks
 STREAM = 29
 """Random stream of the problem."""
 
-STEPS = 500
-"""Largest number of L-BFGS iterations."""
+PULL = 0.01
+"""Default strength ``lambda`` of the pull towards the first parameters."""
+
+STEPS = 2000
+"""Largest number of steps of a training."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +60,14 @@ class StudentProblem:
         values: ``(n,)``, of the teacher, with noise.
         first: ``(h, d)``, initial parameters of the student.
         signs: ``(h,)``, of the second layer.
+        pull: strength ``lambda`` of the pull towards the first parameters.
     """
 
     inputs: Floats
     values: Floats
     first: Floats
     signs: Floats
+    pull: float = PULL
 
     def compute_gradients(self) -> Floats:
         """Gradients of the student's output at the initial parameters, ``(n, h d)``."""
@@ -64,20 +77,24 @@ class StudentProblem:
         return gradients
 
     def fit(self, ids: Ids, weights: Floats) -> Floats:
-        """Parameters fitted to some items by weighted least squares, ``(h, d)``."""
+        """Parameters ``(h, d)`` trained on some items, by weighted squares and the pull."""
         inputs, values = self.inputs[ids], self.values[ids]
-        shares = weights / weights.sum() / self.values.var()  # losses near 1, for the stopping rule
+        width, first = np.sqrt(len(self.signs)), self.first.ravel()
+        roots = np.sqrt(weights / weights.sum() / self.values.var())
+        pull = np.sqrt(self.pull / len(ids))
 
-        def measure_student_loss(flat: Floats) -> tuple[float, Floats]:
+        def residuals(flat: Floats) -> Floats:
+            outputs = evaluate_student(flat.reshape(self.first.shape), self.signs, inputs)
+            return np.concatenate([roots * (outputs - values), pull * (flat - first)])
+
+        def derivatives(flat: Floats) -> Floats:
             inner = np.tanh(inputs @ flat.reshape(self.first.shape).T)
-            wrong = inner @ self.signs / np.sqrt(len(self.signs)) - values
-            pulls = (shares * wrong)[:, None] * (self.signs * (1 - inner**2))
-            slope = 2 * pulls.T @ inputs / np.sqrt(len(self.signs))
-            return float(shares @ wrong**2), slope.ravel()
+            slopes = roots[:, None] * self.signs * (1 - inner**2) / width
+            rows = (slopes[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
+            return np.concatenate([rows, pull * np.eye(len(first))])
 
-        options = {"maxiter": STEPS, "ftol": 1e-12, "gtol": 1e-8}
-        found = minimize(
-            measure_student_loss, self.first.ravel(), jac=True, method="L-BFGS-B", options=options
+        found = least_squares(
+            residuals, first, derivatives, method="lm", xtol=1e-12, ftol=1e-12, max_nfev=STEPS
         )
         parameters: Floats = found.x.reshape(self.first.shape)
         return parameters
