@@ -226,7 +226,7 @@ class BackendGuard(RequestGuard):
         given = find_password(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
-        return await self._check_token(scope, given, refuse(401, "the token is wrong", ask))
+        return await self._check_token(given, refuse(401, "the token is wrong", ask))
 
     def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
         if headers.get("origin") or headers.get("sec-fetch-site", "none") != "none":

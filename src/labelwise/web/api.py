@@ -57,8 +57,7 @@ _ERRORS = {
     421: "The server has another name; see --allow-host.",
     422: "The request does not fit this description.",
     429: "Too many wrong tokens; wait.",
-    503: "The record cannot be read or written at the moment, or there are too many connections; "
-    "nothing was lost.",
+    503: "The record cannot be read or written at the moment; nothing was lost.",
 }
 
 

@@ -6,10 +6,10 @@ A `RequestGuard` wraps the application. It checks, in this order:
   after it was loaded (DNS rebinding) sends that name, and is refused.
 * **Token**, if there is one: as ``?token=``, which is answered with a cookie and a redirect to the
   address without the token, or as ``Authorization: Bearer``. Tokens are compared in constant time,
-  and after many wrong ones an address waits a second for each answer, so that guessing is slow but
-  the right token still opens the page: behind a proxy everyone has one address. The cookie
-  is a code made with the server's key, which cannot be guessed. The owner has a token and a code
-  of their own, made with the key as well (`AccessPolicy.is_owner`).
+  and after many wrong ones each answer takes a second, so that guessing is slow but the right token
+  still opens the page. The cookie is a code made with the server's key, which cannot be guessed.
+  The owner has a token and a code of their own, made with the key as well
+  (`AccessPolicy.is_owner`).
 * **Origin**: the API does not answer other sites, and a request that changes something must carry
   a code that only a page of this server can read (``X-Labelwise-Csrf``).
 * **Body**: size and duration are limited, regardless of the Content-Length header.
@@ -20,13 +20,12 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import os
 import re
 import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -136,68 +135,18 @@ LONG_TOKEN = 20  # A token of this many characters cannot be guessed: it is acce
 MOST_DELAYED = 3  # Tokens that wait at the same time; this limits the guesses per second
 
 
-class FailedAttempts:
-    """The wrong tokens of the last minute, by address.
-
-    Args:
-        each: How many an address may send before it is slowed down.
-        together: How many all addresses may send; this also limits the memory.
-        clock: A monotonic clock.
-
-    >>> attempts = FailedAttempts(1, clock=lambda: 0.0)
-    >>> attempts.add("10.0.0.9")
-    >>> attempts.are_many("10.0.0.9"), attempts.are_many("10.0.0.8")
-    (True, False)
-    """
-
-    def __init__(
-        self,
-        each: int,
-        *,
-        together: int = 200,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._each, self._clock = each, clock
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=max(together, each))
-
-    def add(self, address: str) -> None:
-        """Remember a wrong token."""
-        self._wrong.append((self._clock(), _find_network(address)))
-
-    def are_many(self, address: str) -> bool:
-        """Whether the next token of this address has to wait."""
-        now = self._clock()
-        while self._wrong and self._wrong[0][0] + 60 <= now:
-            self._wrong.popleft()
-        network = _find_network(address)
-        own = sum(by == network for _, by in self._wrong)
-        return own >= self._each or len(self._wrong) == self._wrong.maxlen
-
-
-def _find_network(address: str) -> str:
-    """An IPv6 address counts with its /64 network, which belongs to one machine."""
-    parsed = _parse_address(address)
-    if not isinstance(parsed, ipaddress.IPv6Address):
-        return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
-
-
 def read_server_key(home: Path) -> bytes:
     """The campaign's secret, made at the first call; cookies stay valid after a restart."""
-    path = home / "web.key"
+    path, key = home / "web.key", secrets.token_bytes(32)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        path.touch(0o600, exist_ok=False)
+        path.write_bytes(key)
     except FileExistsError:
-        for _ in range(50):  # another server may be writing it
-            if len(key := path.read_bytes()) == 32:
-                return key
-            time.sleep(0.02)
-        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one") from None
+        key = path.read_bytes()
     except OSError:  # a folder without write access: valid until the server ends
-        return secrets.token_bytes(32)
-    with os.fdopen(descriptor, "wb") as file:
-        key = secrets.token_bytes(32)
-        file.write(key)
+        return key
+    if len(key) != 32:
+        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one")
     return key
 
 
@@ -218,8 +167,8 @@ class AccessPolicy:
     body_bytes: int = 1 << 20  # The longest body
     upload_bytes: int = 64 << 20  # The longest file with new items
     body_seconds: float = 30.0  # How long a body may take to arrive
-    wrong_tokens: int = 10  # How many wrong tokens an address may send in a minute without delay
-    token_seconds: float = 1.0  # The delay of further ones
+    wrong_tokens: int = 10  # How many wrong tokens a minute are answered without delay
+    token_seconds: float = 1.0  # The delay of further tokens
     # The name of the cookie, different for every campaign: ports share cookies
     cookie: str = "labelwise"
 
@@ -274,8 +223,8 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app, self._policy = app, policy
-        self._attempts = FailedAttempts(policy.wrong_tokens)
-        self._delayed = 0
+        self._wrong_tokens: deque[float] = deque(maxlen=policy.wrong_tokens)  # their times
+        self._token_delays = asyncio.Semaphore(MOST_DELAYED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on with its whole body."""
@@ -328,27 +277,24 @@ class RequestGuard:
         wrong = _refuse_visitor(
             scope, "the token is wrong; open the address that the server printed"
         )
-        refusal = await self._check_token(scope, given, wrong)
+        refusal = await self._check_token(given, wrong)
         return refusal or (self._give_cookie(scope, code) if given is asked else None)
 
-    async def _check_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
+    async def _check_token(self, given: str, wrong: Response) -> Response | None:
         """The response to a token: ``wrong``, or that there were too many; None if it is right."""
         tokens = (self._policy.token or "", self._policy.owner_token)
         right = any([_are_equal(given, token) for token in tokens])
         if right and len(given) >= LONG_TOKEN:
             return None
-        address = scope["client"][0] if scope.get("client") else ""
-        if self._attempts.are_many(address):
-            if self._delayed >= MOST_DELAYED:
+        times, now = self._wrong_tokens, time.monotonic()
+        if len(times) == times.maxlen and now - times[0] < 60:
+            if self._token_delays.locked():
                 return refuse(429, "too many wrong tokens; try again", {"Retry-After": "1"})
-            self._delayed += 1
-            try:
+            async with self._token_delays:
                 await asyncio.sleep(self._policy.token_seconds)
-            finally:
-                self._delayed -= 1
         if right:
             return None
-        self._attempts.add(address)
+        times.append(now)
         return wrong
 
     def _give_cookie(self, scope: Scope, code: str) -> Response | None:
