@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 
 from labelwise.errors import BadInput, StorageFailed
-from labelwise.record import events as events_module
 from labelwise.record.events import (
     FORMAT,
     KINDS,
@@ -127,25 +126,6 @@ def test_says_what_is_wrong_with_a_line(text: str, words: str) -> None:
     with pytest.raises(StorageFailed, match=words) as caught:
         decode_event(text)
     assert "\n" not in str(caught.value)
-
-
-def test_upgrades_are_taken_one_format_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two made-up formats before the first: one called the id 'item', one the label 'class'."""
-    monkeypatch.setattr(events_module, "FORMAT", 3)
-
-    def rename(old: str, new: str) -> Any:
-        return lambda value: {new if key == old else key: value[key] for key in value}
-
-    upgrades = {1: rename("item", "id"), 2: rename("class", "label")}
-    oldest = {"kind": "told", "format": 1, "at": 1.0, "item": 7, "class": "owl"}
-    newer = {"kind": "told", "format": 2, "at": 1.0, "id": 7, "class": "owl"}
-    newest = {"kind": "told", "format": 3, "at": 1.0, "id": 7, "label": "owl"}
-    for value in (oldest, newer, newest):
-        before = dict(value)
-        assert event_from_json(value, upgrades) == Told(1.0, 7, "owl")
-        assert value == before
-    with pytest.raises(StorageFailed, match="format 1, which this labelwise no longer reads"):
-        event_from_json(oldest, {2: upgrades[2]})
 
 
 def test_the_first_format_is_read_for_ever() -> None:

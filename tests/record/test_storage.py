@@ -12,7 +12,6 @@ from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFaile
 from labelwise.record import open_storage
 from labelwise.record.events import (
     FORMAT,
-    UPGRADES,
     Added,
     Asked,
     Changed,
@@ -279,28 +278,6 @@ def test_names_the_package_that_postgresql_needs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingDependency, match=r"pip install 'labelwise\[postgres\]'"):
         open_storage("postgresql://u@h/d")
-
-
-def test_a_record_of_an_older_format_is_brought_up_to_date(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Format 0 is made up: it called the label 'class' and numbered seconds in milliseconds."""
-
-    def upgrade(old: dict[str, object]) -> dict[str, object]:
-        new = {key: value for key, value in old.items() if key != "class"}
-        return {**new, "label": old["class"], "at": float(str(old["at"])) / 1000}
-
-    storage.append("birds", told(1))
-    write_lines(
-        storage,
-        ['{"kind":"told","format":0,"at":2500,"id":7,"class":"owl","by":"","seconds":null}'],
-    )
-    with pytest.raises(StorageFailed, match="format 0, which this labelwise no longer reads"):
-        storage.read("birds")
-    monkeypatch.setitem(UPGRADES, 0, upgrade)
-    assert storage.read("birds") == [*told(1), Told(2.5, 7, "owl")]
-    assert storage.transact("birds", 1, lambda old: [Resolved(3.0, 7, old[0].label)]) == 3  # type: ignore[union-attr]
-    assert storage.read("birds", 2) == [Resolved(3.0, 7, "owl")]
 
 
 def test_a_record_of_a_newer_format_is_refused_and_left_alone(storage: Storage) -> None:

@@ -10,7 +10,7 @@ from labelwise.errors import BadInput
 from labelwise.learner import Label
 from labelwise.record.events import Asked
 from labelwise.record.ledger import Ledger
-from labelwise.record.resolution import resolve
+from labelwise.record.resolution import resolve_weighted
 from labelwise.rounds.round import scale_weights
 
 
@@ -40,7 +40,7 @@ def resolve_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:
     if not contested:
         return labels
     classes = None if settings.classes is None else len(settings.classes)
-    weighed = resolve(ledger.votes, "weighted", classes=classes)
+    weighed = resolve_weighted(ledger.votes, classes=classes).labels
     for item in contested:
         labels.pop(item, None)
         if item in weighed:
