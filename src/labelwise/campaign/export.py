@@ -7,6 +7,7 @@ spreadsheet would compute as formulas are counted, and escaped on request.
 import csv
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -268,6 +269,20 @@ def write_table(
         else:
             _write_parquet(part, columns, rows)
     return formulas
+
+
+def encode_table(
+    suffix: str,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    spreadsheet: bool = False,
+) -> bytes:
+    """The file that `write_table` would write."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"table{suffix}"
+        write_table(path, columns, rows, spreadsheet=spreadsheet)
+        return path.read_bytes()
 
 
 def check_spreadsheet(path: Path, spreadsheet: bool) -> None:

@@ -5,8 +5,6 @@ pool; concurrent changes share a group commit.
 """
 
 import hashlib
-import os
-import stat
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -18,12 +16,13 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi import Path as InPath
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from labelwise.campaign import operations
+from labelwise.campaign.history import describe_event
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
-from labelwise.record.events import Event
+from labelwise.record.events import Event, kind_of
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
 from labelwise.web.leases import Visitor
@@ -44,7 +43,6 @@ IMAGE_TYPES = {
     ".tif": "image/tiff",
     ".tiff": "image/tiff",
 }
-LARGEST_IMAGE = 256 << 20  # Bytes
 
 _ERRORS = {
     400: "The campaign does not allow it: unknown class, no name, nothing to train with.",
@@ -143,14 +141,13 @@ def session(
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
     clean = bodies.clean_name(name) if name else None
-    site.record.look(lambda ledger: operations.check_annotator(clean or "", ledger))
-    settings, shown, items = site.record.look(
-        lambda ledger: (
-            (settings := site.record.settings_of(ledger)),
-            views.list_classes(ledger, settings),
-            ledger.items,
-        )
-    )
+    settings = site.record.settings
+
+    def read(ledger: Ledger) -> tuple[list[bodies.ClassChoice], int]:
+        operations.check_annotator(clean or "", ledger)
+        return views.list_classes(ledger, settings), ledger.items
+
+    shown, items = site.record.look(read)
     return bodies.Session(
         csrf=site.policy.csrf_code,
         name=clean,
@@ -268,12 +265,12 @@ def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accept
 def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
     """Return the item and lease it again; null if there is nothing to undo."""
 
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.ItemPlace | None]:
+    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.LeasedItem | None]:
         events, item = site.leases.undo(ledger, site.record.settings_of(ledger), by, now)
-        return events, None if item is None else views.find_place(ledger, item)
+        return events, None if item is None else (item, ledger.pick_of(item))
 
-    place = site.record.commit(decide)
-    return bodies.Undone(item=None if place is None else views.show_item(site.project, place))
+    found = site.record.commit(decide)
+    return bodies.Undone(item=None if found is None else views.show_item(site.project, *found))
 
 
 @changing.post("/return", summary="Return leased items without a label")
@@ -313,55 +310,28 @@ def image(site: TheSite, request: Request, id: ItemId) -> Response:
         raise UnknownName(f"the items of {site.project.name!r} have no pictures")
     try:
         path: Path = site.project.items.path(id)
-    except (BadInput, UnknownName):  # their messages may contain the path of the folder
+        facts = path.stat()
+    except (BadInput, UnknownName, OSError):  # their messages may contain the path of the folder
         raise UnknownName(f"item {id} has no picture in the campaign's folder") from None
-    return send_image(path, request.headers.get("if-none-match"))
-
-
-def send_image(path: Path, known: str | None = None) -> Response:
-    """An image file, or 304 if ``known`` (If-None-Match) is its current tag.
-
-    `Items.path` has checked that the file is in the campaign's folder. The
-    Content-Security-Policy header blocks scripts in SVG files.
-    """
     kind = IMAGE_TYPES.get(path.suffix.lower())
     if kind is None:
         raise UnknownName(f"{path.name!r} is not an image that a browser shows")
-    try:
-        # Check and read the same open file, even if the path is replaced meanwhile.
-        with open(path, "rb", opener=_open_plain_file) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_IMAGE:
-                raise UnknownName(
-                    f"{path.name!r} is not a file of at most {LARGEST_IMAGE >> 20} MiB"
-                )
-            version = f"{path}:{found.st_size}:{found.st_mtime_ns}"
-            tag = f'"{hashlib.sha256(version.encode()).hexdigest()[:24]}"'
-            headers = {
-                "ETag": tag,
-                "Cache-Control": "private, max-age=3600",
-                "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-            }
-            if known is not None and tag in known:
-                return Response(status_code=304, headers=headers)
-            return Response(file.read(), media_type=kind, headers=headers)
-    except OSError as error:
-        raise UnknownName(f"the file {path.name!r} cannot be read: {error.strerror}") from None
-
-
-def _open_plain_file(path: str, flags: int) -> int:
-    """Open a file without following links or blocking on pipes."""
-    plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | plain)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"  # no scripts in SVG files
+    headers = {"Cache-Control": "private, max-age=3600", "Content-Security-Policy": policy}
+    answer = FileResponse(path, headers=headers, media_type=kind, stat_result=facts)
+    if answer.headers["etag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers={**headers, "ETag": answer.headers["etag"]})
+    return answer
 
 
 @reading.get("/items/{id}/guess", summary="The model's prediction for an item")
 def guess(site: TheSite, id: ItemId) -> bodies.Guess:
     """Shown only on request, since it biases annotators. 404 if there is none."""
-    found = views.show_guess(site.record.look(lambda ledger: views.find_place(ledger, id)))
+    pick = site.record.look(lambda ledger: ledger.pick_of(id))
+    found = pick and pick.entry(pick.asked.guesses)
     if found is None:
         raise UnknownName(f"the model has no prediction for item {id}")
-    return found
+    return bodies.Guess(label=found[0], confidence=found[1])
 
 
 @reading.get("/disagreements", summary="Items that people label differently")
@@ -371,7 +341,7 @@ def disagreements(
     """Open disagreements, oldest first."""
     open_ones = site.record.look(
         lambda ledger: [
-            (one.id, dict(one.votes), views.find_place(ledger, one.id))
+            (one.id, dict(one.votes), ledger.pick_of(one.id))
             for one in ledger.disagreements()[:limit]
         ]
     )
@@ -379,9 +349,9 @@ def disagreements(
         bodies.DisagreementOut(
             id=item,
             votes=[bodies.Vote(by=by, label=label) for by, label in votes.items()],
-            item=views.show_item(site.project, place),
+            item=views.show_item(site.project, item, pick),
         )
-        for item, votes, place in open_ones
+        for item, votes, pick in open_ones
     ]
 
 
@@ -406,7 +376,16 @@ def history(
     storage, name = site.record.storage, site.record.name
     start = max(0, storage.length(name) - limit)
     events = storage.read(name, start)
-    shown = [views.show_event(start + place, event) for place, event in enumerate(events)]
+    shown = [
+        bodies.HistoryLine(
+            number=number,
+            kind=kind_of(event),
+            at=event.at,
+            by=getattr(event, "by", None) or None,
+            says=describe_event(event),
+        )
+        for number, event in enumerate(events, start)
+    ]
     return shown[::-1][:limit]
 
 

@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
 
 from labelwise.errors import Conflict, LabelwiseError, MissingDependency, StorageFailed, UnknownName
 from labelwise.web.security import refuse
@@ -36,17 +35,8 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _answer_unexpected)
 
 
-def find_status(error: Exception) -> int:
-    """The HTTP status of an error.
-
-    >>> find_status(UnknownName("no item 7"))
-    404
-    """
-    return next((code for kind, code in CODES if isinstance(error, kind)), 500)
-
-
 def _answer_own_error(request: Request, error: Exception) -> Response:
-    status = find_status(error)
+    status = next((code for kind, code in CODES if isinstance(error, kind)), 500)
     if status >= 500:
         log.warning("%s %s: %s", request.method, request.url.path, error)
     return refuse(status, str(error))
@@ -69,22 +59,7 @@ def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = str(error.detail)
     text = {"Not Found": "this address does not exist"}.get(detail, detail)
-    headers = dict(error.headers or {})
-    if error.status_code == 405:  # Starlette names the methods of the first route at the address
-        headers["Allow"] = ", ".join(_list_methods(request))
-    return refuse(error.status_code, text, headers)
-
-
-def _list_methods(request: Request) -> list[str]:
-    """The methods that the address of a request takes."""
-    routes = request.app.routes
-    return [
-        method
-        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
-        if any(
-            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
-        )
-    ]
+    return refuse(error.status_code, text, dict(error.headers or {}))
 
 
 def _answer_unexpected(request: Request, error: Exception) -> Response:

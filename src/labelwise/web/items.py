@@ -1,14 +1,11 @@
 """All items of a campaign for the page: search, filter and sort, one page of rows at a time."""
 
 import json
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -43,7 +40,7 @@ Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
 
 SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
 """Characters and columns of an item in a list, and characters that are searched."""
-CACHED_QUERIES, CACHED_WORDS = 16, 8
+CACHED_QUERIES = 16
 MOST_DUPLICATES = 99  # Near-duplicates that are listed with an item
 FOUND, PICKED = 1, 2
 """Flags of an item on the map: a query finds it; it is selected and waits for a label."""
@@ -131,36 +128,6 @@ class Categories:
         return ranks
 
 
-class SearchIndex:
-    """Texts in one array of bytes, which is faster to search than 200,000 short ones.
-
-    >>> SearchIndex(["a red ship", "a frog", "ships"]).find("ship").tolist()
-    [0, 2]
-    """
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        parts = [text.encode(errors="replace") + b"\n" for text in texts]
-        self._bytes = np.frombuffer(b"".join(parts), np.uint8)
-        self._starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        self._counts = np.bincount(self._bytes, minlength=256)
-        self.find = lru_cache(CACHED_WORDS)(self._find)  # words repeat while a person types
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def _find(self, word: str) -> Ids:
-        """The ids of the texts that contain a word, in order."""
-        wanted = np.frombuffer(word.encode(errors="replace"), np.uint8)
-        rarest = int(np.argmin(self._counts[wanted]))
-        at = np.flatnonzero(self._bytes == wanted[rarest]) - rarest
-        at = at[(at >= 0) & (at + len(wanted) <= len(self._bytes))]
-        for place, byte in enumerate(wanted):
-            at = at[self._bytes[at + place] == byte]
-        found = np.zeros(len(self._bytes), dtype=bool)
-        found[at] = True
-        return np.flatnonzero(np.logical_or.reduceat(found, self._starts[:-1]))
-
-
 @dataclass
 class RecordExtract:
     """The part of a ledger that the table needs, copied while the record is locked."""
@@ -220,7 +187,7 @@ class ItemTable:
         self.map = MapSource(project)
         self._lock = threading.Lock()
         self._extract: RecordExtract | None = None
-        self._texts: SearchIndex | None = None
+        self._texts: list[str] = []  # searched, lower case
         self._preparing = False
         self._stamp: tuple[FileStamp | None, int | None] = (None, None)
         self._found: OrderedDict[ItemQuery, Ids] = OrderedDict()
@@ -373,9 +340,11 @@ class ItemTable:
         if query.batch is not None:
             keep &= self.batch == query.batch
         ids = np.flatnonzero(keep)
+        if query.search and len(self._texts) < len(keep):
+            self._texts = self._read_texts()
         for word in query.search.lower().split():
             contains = np.zeros(len(keep), dtype=bool)
-            contains[self._read_texts().find(word)] = True
+            contains[[item for item, text in enumerate(self._texts) if word in text]] = True
             ids = ids[contains[ids]]
         return self._sort(ids, query)
 
@@ -396,25 +365,23 @@ class ItemTable:
         keys = np.where(missing, np.inf, -keys if query.descending else keys)  # missing ones last
         return ids[np.argsort(keys, kind="stable")]
 
-    def _read_texts(self) -> "SearchIndex":
-        """The searched texts of all items, read once."""
-        if self._texts is None or len(self._texts) < len(self.status):
-            self._texts = SearchIndex(map(self._read_text, range(len(self.status))))
-        return self._texts
-
-    def _read_text(self, item: int) -> str:
-        about = self._describe(item)
-        parts = [str(about[key]) for key in ("name", "text") if key in about]
-        parts += map(str, about.get("columns", {}).values())
-        return " ".join(parts)[:SEARCHED_TEXT].lower()
+    def _read_texts(self) -> list[str]:
+        """The searched texts of all items."""
+        texts = []
+        for item in self._project.items:
+            about = self._describe_item(item)
+            parts = [str(about[key]) for key in ("name", "text") if key in about]
+            parts += map(str, about.get("columns", {}).values())
+            texts.append(" ".join(parts)[:SEARCHED_TEXT].lower())
+        return texts
 
     def _prepare_search(self) -> None:
         """Read the texts without the lock, so that lists do not wait for them."""
-        texts = SearchIndex(map(self._read_text, range(len(self._project.items))))
+        texts = self._read_texts()
         with self._lock:
             self._texts = texts
 
-    def _describe(self, item: int) -> dict[str, Any]:
+    def _describe_item(self, item: int) -> dict[str, Any]:
         try:
             return dict(self._project.items.describe(item))
         except LookupError:  # removed since
@@ -422,11 +389,11 @@ class ItemTable:
 
     def _show(self, item: int, whole: bool) -> ItemRow:
         assert self._extract is not None
-        about = self._describe(item)
+        about = self._describe_item(item)
         skip = self._extract.skipped.get(item)
         text, columns = about.get("text"), about.get("columns")
         characters, names = (None, None) if whole else (SHOWN_TEXT, SHOWN_COLUMNS)
-        image = views.image_address(item) if self._project.kind == "images" else None
+        image = views.make_image_address(item) if self._project.kind == "images" else None
         label, prediction = int(self.label[item]), int(self.prediction[item])
         confidence = float(self.confidence[item])
         return ItemRow(
@@ -606,17 +573,16 @@ def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
 
 def judge_model(ledger: Ledger) -> tuple[bool, str]:
     """Whether predictions may be preselected, and why (not)."""
-    needed = f"{100 * FEWEST_RIGHT:.0f} % on {FEWEST_EVALUATED} held-out labels"
+    needed = (
+        f"confirming needs an accuracy of {100 * FEWEST_RIGHT:.0f} % on {FEWEST_EVALUATED} "
+        "held-out labels"
+    )
     if not ledger.trainings:
-        return False, f"there is no model yet; confirming needs an accuracy of {needed}"
+        return False, f"there is no model yet; {needed}"
     evaluation = ModelEvaluation.from_training(ledger.trainings[-1])
     score = evaluation.score
-    if score is None or score.metric != "accuracy":
-        return False, f"{evaluation.describe()}; confirming needs an accuracy of {needed}"
-    return (
-        score.value >= FEWEST_RIGHT,
-        f"{evaluation.describe()}; confirming needs an accuracy of {needed}",
-    )
+    right = score is not None and score.metric == "accuracy" and score.value >= FEWEST_RIGHT
+    return right, f"{evaluation.describe()}; {needed}"
 
 
 @reading.get(
@@ -629,12 +595,10 @@ def save_predictions(site: TheSite, table: TheTable) -> Response:
     """Class and confidence, with the label if there is one; ``labelwise predict`` gives more."""
     rows = table.list_predictions(site.project.describe_item)
     export.restore_keys(rows, site.project.items)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "predictions.csv"
-        columns = ["id", "item", "label", "prediction", "confidence"]
-        export.write_table(path, columns, rows, spreadsheet=True)
-        headers = {"Content-Disposition": 'attachment; filename="predictions.csv"'}
-        return Response(path.read_bytes(), media_type="text/csv; charset=utf-8", headers=headers)
+    columns = ["id", "item", "label", "prediction", "confidence"]
+    body = export.encode_table(".csv", columns, rows, spreadsheet=True)
+    headers = {"Content-Disposition": 'attachment; filename="predictions.csv"'}
+    return Response(body, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 class NoteBody(bodies.RequestBody):

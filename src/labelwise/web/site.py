@@ -2,10 +2,8 @@
 
 import asyncio
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
@@ -17,6 +15,7 @@ from labelwise.campaign.runner import sign_process
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
 from labelwise.record.ledger import Ledger, replay
+from labelwise.record.votes import AnnotatorWork
 from labelwise.web import bodies, views
 from labelwise.web.background import BackgroundProcess, WorkerReport, build_worker_command
 from labelwise.web.errors import log
@@ -52,7 +51,7 @@ class CampaignSite:
         self.state_requests = asyncio.Semaphore(STATE_REQUESTS)
         self.boot = secrets.token_hex(4)
         self._next_search = 0.0
-        self._state: bodies.State | None = None  # under the record's lock
+        self._state: bodies.State | None = None  # of all requests until the record changes
 
     def start(self) -> None:
         """Start the background process."""
@@ -104,17 +103,19 @@ class CampaignSite:
         """The progress of the campaign, for one annotator."""
         changes = self.background.changes if self.background else 0
         report = self.background.report if self.background else WorkerReport()
-        found = self.record.look(lambda ledger: self._read_common_state(ledger, by))
+
+        def read(ledger: Ledger) -> bodies.State:
+            if self._state is None or self._state.length != ledger.length:
+                self._state = views.show_state(ledger, self.record.settings_of(ledger))
+            if by is None:
+                return self._state
+            work = ledger.per_annotator.get(by, AnnotatorWork())
+            return self._state.model_copy(update={"you": views.show_annotator(by, work)})
+
+        found = self.record.look(read)
         return views.add_report(
             found, report, trains=self.background is not None, version=f"{found.length}.{changes}"
         )
-
-    def _read_common_state(self, ledger: Ledger, by: str | None) -> bodies.State:
-        """The state, computed once for all requests until the record changes."""
-        settings = self.record.settings_of(ledger)
-        if self._state is None or self._state.length != ledger.length:
-            self._state = views.show_state(ledger, settings)
-        return self._state.model_copy(update={"you": views.show_person(ledger, by)})
 
     def commit_events(self, make_events: Callable[[Ledger, float], Sequence[Event]]) -> bodies.Done:
         """Record the events that ``make_events(ledger, now)`` returns."""
@@ -141,48 +142,48 @@ class CampaignSite:
 
         def decide(
             ledger: Ledger, now: float
-        ) -> tuple[list[Event], tuple[int, list[views.ItemPlace], bool]]:
+        ) -> tuple[list[Event], tuple[int, list[views.LeasedItem], bool]]:
             settings = self.record.settings_of(ledger)
             events = [] if answer is None else [*answer(ledger, settings=settings, now=now)]
             leases, leased = self.leases.lease_items(
                 ledger, settings, by, count, now=now, answered=ids
             )
             events += leases
-            places = [views.find_place(ledger, item) for item in leased]
+            picks = [(item, ledger.pick_of(item)) for item in leased]
             waiting = len(ledger.waiting) > len(ids)
-            return events, (ledger.length + len(events), places, waiting)
+            return events, (ledger.length + len(events), picks, waiting)
 
-        length, places, waiting = self.record.commit(decide)
-        items = self._show_leased(by, places) if waiting and count else []
+        length, picks, waiting = self.record.commit(decide)
+        items = self._show_leased(by, picks) if waiting and count else []
         return bodies.Accepted(accepted=len(ids), length=length, items=items)
 
-    def _show_leased(self, by: Visitor, places: Sequence[views.ItemPlace]) -> list[bodies.Item]:
+    def _show_leased(self, by: Visitor, leased: Sequence[views.LeasedItem]) -> list[bodies.Item]:
         """Leased items as the page shows them, while any item waits.
 
         Items whose picture is missing are closed, since their batch would never be complete, and
         replaced. The files are checked outside of the record's lock, because a disk may be slow.
         """
         for _ in range(REPLACEMENTS):
-            gone = find_missing(self.project.items, [place.id for place in places])
+            gone = find_missing(self.project.items, [item for item, _ in leased])
             if not gone:
                 break
-            places = self._replace_missing(by, gone, len(places))
-        if not places and time.monotonic() >= self._next_search:
+            leased = self._replace_missing(by, gone, len(leased))
+        if not leased and time.monotonic() >= self._next_search:
             # Items that wait for other annotators may be missing too.
             self._next_search = time.monotonic() + MISSING_INTERVAL
             if gone := self.project.close_missing(self.record):
                 _log_missing(gone)
-        return [views.show_item(self.project, place) for place in places]
+        return [views.show_item(self.project, item, pick) for item, pick in leased]
 
     def _replace_missing(
         self, by: Visitor, gone: Collection[int], count: int
-    ) -> list[views.ItemPlace]:
+    ) -> list[views.LeasedItem]:
         _log_missing(gone)
 
-        def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.ItemPlace]]:
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.LeasedItem]]:
             settings = self.record.settings_of(ledger)
             events, ids = self.leases.replace_missing(ledger, settings, by, gone, count, now)
-            return events, [views.find_place(ledger, item) for item in ids]
+            return events, [(item, ledger.pick_of(item)) for item in ids]
 
         return self.record.commit(decide)
 
@@ -192,11 +193,8 @@ class CampaignSite:
         ledger = replay(events)
         labels = resolve_labels(ledger, self.record.settings_of(ledger))
         rows = export.label_rows(ledger, labels, events, self.project.describe_item)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"labels.{format}"
-            export.restore_keys(rows, self.project.items)
-            export.write_table(path, export.COLUMNS, rows, spreadsheet=spreadsheet)
-            return path.read_bytes()
+        export.restore_keys(rows, self.project.items)
+        return export.encode_table(f".{format}", export.COLUMNS, rows, spreadsheet=spreadsheet)
 
 
 def _log_missing(gone: Collection[int]) -> None:
