@@ -58,9 +58,9 @@ def test_rows_added_to_a_table_are_embedded_like_those_before(tmp_path):
     (tmp_path / "notes.jsonl").write_text("\n".join([*added, *lines[1:]]) + "\n")
     grown = project.refresh()
     assert grown.new == 2 and grown.missing == (0,)
-    assert [project.items.text(item)[:4] for item in (40, 41)] == [
+    assert [project.items.entry(item)["text"][:4] for item in (40, 41)] == [
         "soup",
-        project.items.text(5)[:4],
+        project.items.entry(5)["text"][:4],
     ]
     np.testing.assert_array_equal(project.inputs[:40], before)
     np.testing.assert_allclose(project.inputs[41], before[5], atol=1e-5)

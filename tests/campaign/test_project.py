@@ -92,7 +92,9 @@ def test_wines_are_labelled_without_classes_told_before(tmp_path):
     path = write_table(tmp_path / "wine.csv", rows, kinds, [*map(str, range(13)), "kind"])
     project = Project.start(path, home=tmp_path / "c", without=["kind"], batch=30)
     assert project.kind == "numbers" and project.classes is None
-    assert project.inputs.shape == (178, 13) and project.items.row(3)["kind"] == str(kinds[3])
+    assert project.inputs.shape == (178, 13) and project.items.entry(3)["row"]["kind"] == str(
+        kinds[3]
+    )
     campaign = project.campaign(device="cpu")
     ids = campaign.ask().ids.tolist()
     campaign.tell({item: f"wine {kinds[item]}" for item in ids}, by="ann")
@@ -151,7 +153,7 @@ def test_features_are_read_from_an_array_or_given_for_pictures(tmp_path, digits)
     for name in ("f.npy", "f.npz"):
         project = Project.start(tmp_path / name, home=tmp_path / f"{name}.c")
         np.testing.assert_allclose(project.inputs, wanted, atol=1e-5)
-        np.testing.assert_allclose(project.items.row(7)["3"], rows[7, 3], rtol=1e-4)
+        np.testing.assert_allclose(project.items.entry(7)["row"]["3"], rows[7, 3], rtol=1e-4)
     given = Project.start(digits.source, home=tmp_path / "g", features=tmp_path / "f.npy")
     assert given.kind == "images" and given.items.path(0).is_file()
     np.testing.assert_allclose(given.inputs, wanted, atol=1e-5)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, Ids, largest, row_noise
+from labelwise.arrays import Floats, Ids, largest, row_noise
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import BATCHES, Settings
 from labelwise.campaign.training import CampaignModel, find_reserved
@@ -210,23 +210,15 @@ def _interleave_holdout(picked: Selection, holdout: Ids) -> Selection:
     """Spread the holdout evenly among the picks, with weight and score 0."""
     if not len(holdout):
         return picked
-    total = len(picked) + len(holdout)
-    places = ((np.arange(len(holdout)) + 0.5) * total / len(holdout)).astype(np.intp)
-    mask = np.zeros(total, dtype=bool)
-    mask[places] = True
-
-    def merge_columns(values: Array | None, others: Array | float) -> Any:
-        if values is None:
-            return None
-        result = np.zeros(total, dtype=np.asarray(values).dtype)
-        result[~mask], result[mask] = values, others
-        return result
-
+    total, count = len(picked) + len(holdout), np.arange(len(holdout))
+    # Places before which `np.insert` puts the holdout.
+    places = ((count + 0.5) * total / len(holdout)).astype(np.intp) - count
+    weights, counts, scores = picked.weights, picked.counts, picked.scores
     return Selection(
-        merge_columns(picked.ids, holdout),
-        merge_columns(picked.weights, 0.0),
-        merge_columns(picked.counts, 0),
-        merge_columns(picked.scores, 0.0),
+        np.insert(picked.ids, places, holdout),
+        None if weights is None else np.insert(weights, places, 0),
+        None if counts is None else np.insert(counts, places, 0),
+        None if scores is None else np.insert(scores, places, 0),
         picked.info,
     )
 

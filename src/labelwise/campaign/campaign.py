@@ -25,7 +25,7 @@ from labelwise.learner import Label, Learner
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
 from labelwise.record.events import Asked, Event, Trained, Training, TrainingFailed
-from labelwise.record.group_commit import check_length
+from labelwise.record.group_commit import check_record_length
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.rounds import Predictions
@@ -197,7 +197,8 @@ class Campaign(CampaignRecord):
     ) -> Asked | CampaignState:
         """The open batch, or the state that determines a new one."""
         settings = self.settings_of(ledger)
-        check_length(ledger, expected)
+        if expected is not None:
+            check_record_length(ledger, expected)
         newest = ledger.trainings[-1].number if ledger.trainings else None
         if roll and ledger.batches and ledger.batches[-1].asked.model != newest:
             rolling = batches.list_rolling(ledger, settings, self.clock())

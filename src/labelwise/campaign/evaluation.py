@@ -20,13 +20,6 @@ FEWEST_EVALUATED = 30  # Held-out labels from which on a score is shown
 OFTEN_CONFUSED, FEWEST_CONFUSED = 0.1, 5
 """Share and number of labels of two classes from which on they are often confused."""
 
-_COUNTS = {
-    "accuracy": "validation_labels",
-    "mse": "validation_labels",
-    "prequential": "prequential_labels",
-}
-"""By metric: the entry with the number of labels that it was measured on."""
-
 
 class ModelScore(NamedTuple):
     """The score of a model."""
@@ -100,7 +93,8 @@ class ModelEvaluation:
 
 def read_score(trained: Trained, metric: str) -> ModelScore | None:
     """The score of a model, if it was measured on enough labels."""
-    value, evaluated = trained.metrics.get(metric), trained.metrics.get(_COUNTS[metric])
+    count = "prequential_labels" if metric == "prequential" else "validation_labels"
+    value, evaluated = trained.metrics.get(metric), trained.metrics.get(count)
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if evaluated is not None and evaluated < FEWEST_EVALUATED:

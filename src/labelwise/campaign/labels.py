@@ -82,11 +82,6 @@ def explain_missing_classes(ledger: Ledger, settings: Settings) -> str | None:
     )
 
 
-def has_training_labels(ledger: Ledger) -> bool:
-    """Whether any label is not held out for evaluation."""
-    return any(item not in ledger.validation for item in ledger.labels)
-
-
 def read_batch_weights(ledger: Ledger) -> dict[int, float]:
     """Training weights by id, of mean 1 in every batch; empty if no batch has weights."""
     found: dict[int, float] = {}

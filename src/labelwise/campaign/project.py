@@ -84,7 +84,7 @@ class Project:
         >>> lines = [f"plant {number},{number},{number % 7}\n" for number in range(40)]
         >>> _ = (place / "plants.csv").write_text("name,height,age\n" + "".join(lines))
         >>> project = Project.start(place / "plants.csv", home=place / "c", classes=["oak", "fir"])
-        >>> project.kind, len(project.items), project.items.row(3)["name"]
+        >>> project.kind, len(project.items), project.items.entry(3)["row"]["name"]
         ('numbers', 40, 'plant 3')
         >>> Project.open(place / "c").classes
         ('oak', 'fir')

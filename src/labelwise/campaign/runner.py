@@ -4,6 +4,7 @@ Every decision follows from the record, so several processes may run on one camp
 of them trains at a time.
 """
 
+import math
 import os
 import socket
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from labelwise.campaign.batches import list_rolling
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.costs import campaign_cost
-from labelwise.campaign.labels import explain_missing_classes, has_training_labels
+from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import is_tuning_due
@@ -60,7 +61,7 @@ class CampaignRunner:
             replace(
                 state,
                 left=0 if self.stuck_batches == batches else state.left,
-                training=training is not None and not self.is_over(training),
+                training=training is not None and not self.is_lost(training),
                 failed_labels=self.failed_labels,
                 train_first=self._train_first,
                 rolling=state.rolling if self._selects_fast else 0,
@@ -77,7 +78,7 @@ class CampaignRunner:
         try:
             if step != "ask":
                 result = self.open_campaign().train(
-                    by=self._by, lost=self._is_lost, postpone_tuning=step == "train"
+                    by=self._by, lost=self.is_lost, postpone_tuning=step == "train"
                 )
                 self.failed_labels = None
                 return result
@@ -125,7 +126,7 @@ class CampaignRunner:
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             lost = ledger.training
-            if lost is None or not self._is_lost(lost, now):
+            if lost is None or not self.is_lost(lost, now):
                 return [], None
             reason = (
                 "its end could not be recorded"
@@ -134,16 +135,15 @@ class CampaignRunner:
             )
             return [TrainingFailed(now, lost.number, reason)], None
 
-        if self.record.look(lambda ledger: self.is_over(ledger.training)):
+        if self.record.look(lambda ledger: self.is_lost(ledger.training)):
             self.record.commit(decide)
 
-    def _is_lost(self, training: Training, now: float) -> bool:
+    def is_lost(self, training: Training | None, now: float | None = None) -> bool:
         """Whether a training will never end; this process asks only while it does not train."""
+        if training is None:
+            return False
+        now = time.time() if now is None else now
         return training.by == self._by or is_training_lost(training, now)
-
-    def is_over(self, training: Training | None) -> bool:
-        """Whether a training in the record will never end."""
-        return training is not None and self._is_lost(training, time.time())
 
 
 def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
@@ -162,7 +162,8 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         tail=settings.tail,
         training=ledger.training is not None,
         failed=ledger.failure is not None,
-        trainable=has_training_labels(ledger) and explain_missing_classes(ledger, settings) is None,
+        trainable=not ledger.validation.issuperset(ledger.labels)
+        and explain_missing_classes(ledger, settings) is None,
         tuning_due=trained is not None and is_tuning_due(trained),
         rolling=count_rolling(ledger, settings),
     )
@@ -216,15 +217,8 @@ def _is_running(pid: int, seconds: float) -> bool:
     A system may reuse a PID; in a restarted container this process may have the old one.
     """
     age = _read_process_age(pid)
-    if age is not None and age + 1.0 < seconds:
-        return False
-    if pid == os.getpid():
-        return True
-    if Path("/proc/self/cmdline").exists():
-        try:
-            return b"labelwise" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
+    if age is not None:
+        return age + 1.0 >= seconds
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -235,11 +229,14 @@ def _is_running(pid: int, seconds: float) -> bool:
 
 
 def _read_process_age(pid: int) -> float | None:
-    """Seconds since the start of a process; None if unknown."""
+    """Seconds since the start of a process; None if unknown, -inf if it has ended."""
     try:
         # The name, in brackets, may contain anything; field 22 is the start time.
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        started = int(text.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        state, *fields = text.rpartition(")")[2].split()
+        if state == "Z":  # it has ended, but its parent has not noticed
+            return -math.inf
+        started = int(fields[18]) / os.sysconf("SC_CLK_TCK")
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started
     except (OSError, ValueError, IndexError, AttributeError):
         return None

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -62,23 +62,13 @@ class Settings:
     self_training: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "overlap"):
-            _check_whole(name, getattr(self, name), 1)
-        _check_whole("seed", self.seed, 0)
-        if self.budget_labels is not None:
-            _check_whole("budget_labels", self.budget_labels, 1)
-        _check_positive("lend_seconds", self.lend_seconds, above=0)
-        for name in ("validation", "tail"):
-            _check_share(name, getattr(self, name))
-        if self.goal is not None:
-            _check_share("goal", self.goal)
+        for names, accepts, words in _RULES:
+            for name in names.split():
+                value = getattr(self, name)
+                optional = value is None and self.__dataclass_fields__[name].default is None
+                if not (optional or accepts(value)):
+                    raise BadInput(f"{name} {words}; got {value!r}")
         object.__setattr__(self, "descriptions", _check_descriptions(self.descriptions))
-        for name in ("price", "hourly", "budget_money", "budget_hours"):
-            if getattr(self, name) is not None:
-                _check_positive(name, getattr(self, name), above=0)
-        for name in ("regression", "weights", "rolling"):
-            if not isinstance(getattr(self, name), bool):
-                raise BadInput(f"{name} must be True or False; got {getattr(self, name)!r}")
         if isinstance(self.removed, str) or not all(isinstance(one, str) for one in self.removed):
             raise BadInput(f"removed must be a list of names; got {self.removed!r}")
         object.__setattr__(self, "removed", tuple(self.removed))
@@ -164,21 +154,34 @@ class Settings:
         return {str(name): name for name in self.classes or ()}
 
 
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_positive(name: str, value: object, *, above: float) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(number) or number <= above:
-        raise BadInput(f"{name} must be a number above {above}; got {value!r}")
-
-
-def _check_share(name: str, value: object) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not 0 <= number < 1:
-        raise BadInput(f"{name} is a share from 0 to below 1; got {value!r}")
+_RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "batch overlap budget_labels",
+        lambda value: _is_whole(value) and value >= 1,
+        "must be a whole number, 1 or more",
+    ),
+    ("seed", lambda value: _is_whole(value) and value >= 0, "must be a whole number, 0 or more"),
+    (
+        "lend_seconds price hourly budget_money budget_hours",
+        lambda value: (_is_whole(value) or isinstance(value, float)) and 0 < value < math.inf,
+        "must be a number above 0",
+    ),
+    (
+        "validation tail goal",
+        lambda value: (_is_whole(value) or isinstance(value, float)) and 0 <= value < 1,
+        "is a share from 0 to below 1",
+    ),
+    (
+        "regression weights rolling",
+        lambda value: isinstance(value, bool),
+        "must be True or False",
+    ),
+)
+"""The values that settings accept, by their names, and their description."""
 
 
 def _check_classes(given: object, regression: bool) -> tuple[Label, ...] | None:

@@ -32,10 +32,10 @@ Edinburgh 55, 1936; X. Chen, E. Price, "Active Regression via Linear-Sample Spar
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,9 +48,6 @@ from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
-
-if TYPE_CHECKING:
-    from labelwise.theory.spectrum import Spectrum
 
 BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
 
@@ -73,17 +70,8 @@ class Advice:
     judged: bool = True  # whether there was enough data to judge
 
 
-def advise(
-    ledger: Ledger,
-    settings: Settings,
-    spectrum: "Spectrum | JsonObject | None" = None,
-) -> list[Advice]:
+def advise(ledger: Ledger, settings: Settings) -> list[Advice]:
     """The advice of every rule about a campaign now.
-
-    Args:
-        ledger: of the campaign.
-        settings: of the campaign.
-        spectrum: of the labelled items; the one that the last training recorded if None.
 
     >>> from labelwise.record.ledger import Ledger
     >>> from labelwise.campaign.settings import Settings
@@ -94,13 +82,11 @@ def advise(
     for training in ledger.trainings:  # a model with the same number of labels adds no information
         if not trainings or training.labels > trainings[-1].labels:
             trainings.append(training)
-    if spectrum is None and trainings:
-        spectrum = trainings[-1].metrics.get("spectrum")
     return [
         _judge_budget(ledger, settings),
         _judge_stability(_join_models(trainings, settings), settings.regression),
         _judge_error(trainings) if settings.regression else _judge_accuracy(trainings),
-        spectrum_advice(spectrum),
+        _judge_spectrum(trainings[-1].metrics.get("spectrum") if trainings else None),
     ]
 
 
@@ -439,19 +425,15 @@ def _need_models(models: int, wanted: int) -> Advice:
 # Spectrum
 
 
-def spectrum_advice(spectrum: "Spectrum | JsonObject | None") -> Advice:
-    """Judge whether the labelled items represent the pool in every direction of the features.
+def _judge_spectrum(found: JsonObject | None) -> Advice:
+    """Judge whether the labels represent the pool, by ``lower``, ``upper``, ``rank``, ``unseen``.
 
-    Args:
-        spectrum: a `labelwise.theory.spectrum.Spectrum`, its `spectrum_summary`, or None.
-
-    >>> spectrum_advice({"lower": 0.8, "upper": 1.2, "rank": 12, "unseen": 0}).stop
+    >>> _judge_spectrum({"lower": 0.8, "upper": 1.2, "rank": 12, "unseen": 0}).stop
     True
     """
-    if spectrum is None:
+    if found is None:
         says = "the variety of the labelled items was not measured"
         return Advice(SPECTRUM, False, says, judged=False)
-    found = spectrum if isinstance(spectrum, Mapping) else spectrum_summary(spectrum)
     lower, upper, rank = float(found["lower"]), float(found["upper"]), int(found["rank"])
     if not (math.isfinite(lower) and math.isfinite(upper)) or rank < 1:
         says = "the features are constant, so the variety of the labels cannot be judged"
@@ -467,21 +449,3 @@ def spectrum_advice(spectrum: "Spectrum | JsonObject | None") -> Advice:
     else:
         says = f"your labels cover the variety of the pool ({rank} of {rank} directions)"
     return Advice(SPECTRUM, not unseen and least <= lower and upper <= most, says)
-
-
-def spectrum_summary(spectrum: "Spectrum") -> JsonObject:
-    """The parts of a spectrum that the rule uses, as JSON values for the record.
-
-    >>> import numpy as np
-    >>> from labelwise import Selection
-    >>> from labelwise.theory.spectrum import weighted_spectrum
-    >>> found = weighted_spectrum(Selection(np.array([0])), np.eye(2))
-    >>> spectrum_summary(found)
-    {'lower': 0.0, 'upper': 2.0, 'rank': 2, 'unseen': 1}
-    """
-    return {
-        "lower": float(spectrum.lower),
-        "upper": float(spectrum.upper),
-        "rank": int(spectrum.rank),
-        "unseen": int(spectrum.unseen),
-    }

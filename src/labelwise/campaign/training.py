@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, largest, row_noise, to_numpy
 from labelwise.campaign.labels import TrainingSet, make_training_set, read_guesses
 from labelwise.campaign.settings import TRAININGS, Settings
-from labelwise.campaign.stopping import spectrum_summary
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning, StorageFailed
 from labelwise.files import JsonObject
 from labelwise.kernels.calibration import softmax
@@ -48,6 +47,7 @@ MOST_CONFUSED, MOST_SUSPICIOUS = 30, 50
 """Largest number of classes of a recorded confusion matrix, and of recorded suspicious labels."""
 SPECTRUM_ITEMS, SPECTRUM_DIRECTIONS = 5_000, 128
 """Largest number of pool items with which the labelled ones are compared, and of directions."""
+SPECTRUM_MEASURES = ("lower", "upper", "rank", "unseen")  # Those that a stopping rule uses
 TUNING_GROWTH = 1.25  # Growth of the number of labels after which cross-validation is due again
 TUNED_AT_ONCE = 500
 """Number of labels up to which cross-validation is never postponed: it takes half a second."""
@@ -173,7 +173,7 @@ class CampaignModel(Round):
         )
         seconds = time.perf_counter() - begin
         self.number = plan.number
-        metrics = {
+        metrics: JsonObject = {
             "training_labels": len(plan.data.labels),
             "validation_labels": len(plan.data.measured),
             "loss": report.loss,
@@ -182,25 +182,16 @@ class CampaignModel(Round):
             "classes": encoding.names,
             "seen": self.columns,
             **plan.metrics,
-            **self._measure_model(plan),
+            **self._measure_holdout(plan),
         }
+        if self.tuning is not None:
+            metrics["tuning"] = self.tuning
+        if plan.tuning is None:
+            metrics |= self._measure_out_of_fold(plan)
         after = None if before is None else self.predict(compared)
         if before is not None and after is not None:
             metrics |= _compare_predictions(before, after, regression)
         return seconds, metrics | self._measure_spectrum(plan)
-
-    def _measure_model(self, plan: TrainingPlan) -> JsonObject:
-        """Measures on the holdout and out of fold, and what cross-validation chose."""
-        found = self._measure_holdout(plan)
-        if plan.settings.regression and "mse" in found:
-            mean = float(np.mean([float(label) for label in plan.data.labels.values()]))
-            known = list(plan.data.measured.values())
-            found |= measure_baseline(known, mean, found["mse"])
-        if self.tuning is not None:
-            found["tuning"] = self.tuning
-        if plan.tuning is None:
-            found |= self._measure_out_of_fold(plan)
-        return found
 
     def _measure_holdout(self, plan: TrainingPlan) -> JsonObject:
         """Accuracy or squared error on the holdout.
@@ -215,7 +206,8 @@ class CampaignModel(Round):
         known = list(held.values())
         found = measure_predictions(predicted.labels, known, regression=regression)
         if regression:
-            return found
+            mean = float(np.mean([float(label) for label in plan.data.labels.values()]))
+            return found | measure_baseline(known, mean, found["mse"])
         names = list(dict.fromkeys(known + predicted.labels))
         number = {label: place for place, label in enumerate(names)}
         mine = [number[label] for label in predicted.labels]
@@ -289,7 +281,8 @@ class CampaignModel(Round):
         # The weights of a selection add up to the size of the pool that it represents.
         scaled = weights * (len(items) / weights.sum())
         picks = Selection(np.searchsorted(items, labelled), scaled)
-        return {"spectrum": spectrum_summary(weighted_spectrum(picks, rows))}
+        found = weighted_spectrum(picks, rows)
+        return {"spectrum": {name: getattr(found, name) for name in SPECTRUM_MEASURES}}
 
     def load_checkpoint(self, past: Trained, regression: bool, home: Path | None) -> bool:
         """Read the model of a past training from its checkpoint, if there is a readable one."""

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -67,28 +68,18 @@ class LabelStudioBackend:
         self.tasks = TaskFolder.open(make_tasks_path(self._project.home))
         self._record = self._project.open_record()
         self._send, self._get_progress, self._guesses = send, get_progress, guesses
-        self._lock = threading.Lock()
-        self._order: tuple[FileStamp | None, ServingOrder] = (None, ServingOrder())
-        self._index: tuple[FileStamp | None, TaskIndex] = (None, TaskIndex())
 
     @property
     def order(self) -> ServingOrder:
         """The order that the last sync wrote; read again when the file changes."""
-        with self._lock:
-            stamp = read_file_stamp(self.tasks.folder / ORDER)
-            if stamp != self._order[0]:
-                self._order = (stamp, ServingOrder.load(self.tasks.folder))
-            return self._order[1]
+        folder = self.tasks.folder
+        return _load_order(folder, read_file_stamp(folder / ORDER))
 
     @property
     def index(self) -> TaskIndex:
         """Tasks and items; read again when there are more."""
-        with self._lock:
-            stamp = read_file_stamp(self._project.home / MANIFEST)
-            if stamp != self._index[0]:
-                self._project.__dict__.pop("items", None)  # clears the cached property
-                self._index = (stamp, self.tasks.index_tasks(self._project.items))
-            return self._index[1]
+        home = self._project.home
+        return _index_tasks(home, read_file_stamp(home / MANIFEST))
 
     def describe_health(self) -> JsonObject:
         """Describe the background process, without reading any file."""
@@ -134,6 +125,18 @@ class LabelStudioBackend:
     def close(self) -> None:
         """Close the record."""
         self._record.storage.close()
+
+
+@lru_cache(maxsize=1)
+def _load_order(folder: Path, stamp: FileStamp | None) -> ServingOrder:
+    """The order in a folder, whose file has this stamp."""
+    return ServingOrder.load(folder)
+
+
+@lru_cache(maxsize=1)
+def _index_tasks(home: Path, stamp: FileStamp | None) -> TaskIndex:
+    """The tasks of the items in a campaign's folder, whose list has this stamp."""
+    return TaskFolder.open(make_tasks_path(home)).index_tasks(Project.open(home).items)
 
 
 def create_backend_app(
@@ -298,21 +301,23 @@ def connect_backend(
     body: JsonObject = {"url": address, "project": project, "title": "labelwise"}
     if token is not None:
         body |= {"auth_method": "BASIC_AUTH", "basic_auth_user": USER, "basic_auth_pass": token}
-    found = client.request("GET", "/api/ml", project=project)
-    known = [one for one in found if one.get("url") == address]
-    if known:
-        client.request("PATCH", f"/api/ml/{known[0]['id']}", body)
-    else:
-        client.request("POST", "/api/ml", body)
-    hook = {"url": f"{address}/webhook", "send_payload": True, "send_for_all_actions": True}
+    known = _register_address(client, "/api/ml", "/api/ml/{}", body)
+    hook: JsonObject = {"url": f"{address}/webhook", "project": project, "send_payload": True}
+    hook["send_for_all_actions"] = True
     hook["headers"] = {} if token is None else {"Authorization": make_basic_header(token)}
-    found = client.request("GET", "/api/webhooks/", project=project)
-    own = [one for one in found if one.get("url") == hook["url"]]
-    if own:
-        client.request("PATCH", f"/api/webhooks/{own[0]['id']}/", hook)
-    else:
-        client.request("POST", "/api/webhooks/", {**hook, "project": project})
+    _register_address(client, "/api/webhooks/", "/api/webhooks/{}/", hook)
     return "connected again" if known else "connected"
+
+
+def _register_address(client: LabelStudioClient, path: str, entry: str, body: JsonObject) -> bool:
+    """Create or update what Label Studio calls at an address; whether it was there already."""
+    found = client.request("GET", path, project=body["project"])
+    known = [one["id"] for one in found if one.get("url") == body["url"]]
+    if known:
+        client.request("PATCH", entry.format(known[0]), body)
+    else:
+        client.request("POST", path, body)
+    return bool(known)
 
 
 def serve_backend(

@@ -385,44 +385,40 @@ def _create_postgresql_engine(url: sa.URL, timeout: float) -> sa.Engine:
 
 # Errors
 
-_SQLITE_ERRORS = {
-    "SQLITE_FULL": "the disk is full; free some space and try again",
-    "SQLITE_IOERR": "the disk could not be read or written; is it full or gone?",
-    "SQLITE_BUSY": "another process has been writing to it for too long; try again",
-    "SQLITE_LOCKED": "another process has been writing to it for too long; try again",
-    "SQLITE_READONLY": "it is read-only; change its permissions or its folder's",
-    "SQLITE_PERM": "it may not be opened; change its permissions",
-    "SQLITE_CANTOPEN": "it cannot be opened; does its folder exist, and is it writable?",
-    "SQLITE_NOTADB": "it is not a database; give the record its own file",
-    "SQLITE_CORRUPT": "its file is damaged; restore it from a backup",
-}
-"""Messages by the beginning of SQLite's error name."""
+_LOST_CONNECTION = "the connection was lost; check whether this was recorded, then try again"
 
-_POSTGRESQL_ERRORS = {
-    "53100": "the server's disk is full; free some space and try again",
-    "53": "the server is out of resources; try again later",
-    "55P03": "another process has been writing to it for too long; try again",
-    "25006": "the server accepts no writes now; is it a standby?",
-    "42501": "this user has no permission for that; ask for it",
-    "28": "the server refused the login; check the user and the password",
-    "3D000": "there is no such database; create it first",
-    "57": "the server stopped; check whether this was recorded, then try again",
-    "08": "the connection was lost; check whether this was recorded, then try again",
-}
-"""Messages by the beginning of PostgreSQL's error code."""
+_ADVICE = (
+    ("SQLITE_FULL 53100", "the disk is full; free some space and try again"),
+    ("SQLITE_IOERR", "the disk could not be read or written; is it full or gone?"),
+    (
+        "SQLITE_BUSY SQLITE_LOCKED 55P03",
+        "another process has been writing to it for too long; try again",
+    ),
+    ("SQLITE_READONLY", "it is read-only; change its permissions or its folder's"),
+    ("SQLITE_PERM", "it may not be opened; change its permissions"),
+    ("SQLITE_CANTOPEN", "it cannot be opened; does its folder exist, and is it writable?"),
+    ("SQLITE_NOTADB", "it is not a database; give the record its own file"),
+    ("SQLITE_CORRUPT", "its file is damaged; restore it from a backup"),
+    ("53", "the server is out of resources; try again later"),
+    ("25006", "the server accepts no writes now; is it a standby?"),
+    ("42501", "this user has no permission for that; ask for it"),
+    ("28", "the server refused the login; check the user and the password"),
+    ("3D000", "there is no such database; create it first"),
+    ("57", "the server stopped; check whether this was recorded, then try again"),
+    ("08", _LOST_CONNECTION),
+)
+"""Advice by the beginnings of SQLite's error names and PostgreSQL's error codes."""
 
 
 def explain_error(error: SQLAlchemyError, place: str, secrets: Sequence[str] = ()) -> StorageFailed:
     """Convert an SQLAlchemy error to an error with advice."""
     original = getattr(error, "orig", None) or error
-    is_sqlite = isinstance(original, sqlite3.Error)
-    code = getattr(original, "sqlite_errorname" if is_sqlite else "sqlstate", None)
-    known = _SQLITE_ERRORS if is_sqlite else _POSTGRESQL_ERRORS
-    found = [words for beginning, words in known.items() if code and code.startswith(beginning)]
+    code = getattr(original, "sqlite_errorname", getattr(original, "sqlstate", None))
+    found = [words for codes, words in _ADVICE if code and code.startswith(tuple(codes.split()))]
     if found:
         words = found[0]
     elif isinstance(error, DBAPIError) and error.connection_invalidated:
-        words = _POSTGRESQL_ERRORS["08"]
+        words = _LOST_CONNECTION
     elif isinstance(error, OperationalError) and code is None:
         words = "the server cannot be reached; check that it runs and its address"
     else:

@@ -1,9 +1,10 @@
 """State shared by all handlers: the campaign, its leases and the background process."""
 
 import asyncio
-import secrets
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
@@ -49,7 +50,6 @@ class CampaignSite:
         self.watch = StateWatch(self.read_version)
         self.leases = PageLeases()
         self.state_requests = asyncio.Semaphore(STATE_REQUESTS)
-        self.boot = secrets.token_hex(4)
         self._next_search = 0.0
         self._state: bodies.State | None = None  # of all requests until the record changes
 
@@ -202,66 +202,40 @@ def _log_missing(gone: Collection[int]) -> None:
 
 
 class StateWatch:
-    """Lets requests wait for a new version; one read per second serves all of them.
+    """Lets requests wait for a new version; one look per interval serves all of them.
 
-    The command line, the background process or another server may write to the record, so a
-    single task reads its version while any request waits.
+    The command line, the background process or another server may write to the record.
     """
 
     def __init__(self, look: Callable[[], str], *, interval: float = 1.0) -> None:
-        """Start no task yet.
-
-        Args:
-            look: Returns the current version; may block for a moment.
-            interval: Seconds between two looks.
-        """
+        """``look`` returns the current version and may block for a moment."""
         self._look, self._interval = look, interval
-        self._version: str | None = None
-        self._changed = asyncio.Event()
-        self._waiting = 0
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._version, self._looked_at = "", -math.inf
+        self._closed = asyncio.Event()
 
     async def wait(self, seen: str, seconds: float) -> None:
         """Return when the version differs from ``seen``, or after some seconds.
 
-        A new request is compared with the last look, so that a page of a busy campaign is not
-        answered more than once per look. After the next look every other version counts, also an
-        earlier one, which the page may have from another server.
+        A look from before the request counts only if it found a later version, which the page
+        cannot have. After the next one an earlier version counts too, as after a restart.
         """
-        self._waiting += 1
-        try:
+        began = time.monotonic()
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                if self._task is None or self._task.done():
-                    self._task = asyncio.create_task(self._keep_looking())
-                elif self._version is not None and compare_versions(self._version, seen) > 0:
-                    return
-                while not self._closed:
-                    await self._changed.wait()
-                    if self._version is not None and compare_versions(self._version, seen):
+                while not self._closed.is_set():
+                    if time.monotonic() - self._looked_at >= self._interval:
+                        self._looked_at = time.monotonic()
+                        with suppress(LabelwiseError):  # the requests themselves will report it
+                            self._version = await run_in_threadpool(self._look)
+                    order = compare_versions(self._version, seen) if self._version else 0
+                    if order > 0 or (order < 0 and self._looked_at > began):
                         return
-        except TimeoutError:
-            return
-        finally:
-            self._waiting -= 1
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._closed.wait(), self._interval)
 
     def close(self) -> None:
         """Let all requests continue, so that the server can end. Call it in the event loop."""
-        self._closed = True
-        self._wake_requests()
-
-    async def _keep_looking(self) -> None:
-        while self._waiting and not self._closed:
-            try:
-                self._version = await run_in_threadpool(self._look)
-            except Exception:  # the requests themselves will report the error
-                self._version = None
-            self._wake_requests()
-            await asyncio.sleep(self._interval)
-
-    def _wake_requests(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._closed.set()
 
 
 def compare_versions(version: str, seen: str) -> int:

@@ -55,7 +55,7 @@ class Worker:
         runner = self._runner
         length = self._record.storage.length(self._record.name)
         # A process that ends during its training leaves no event, so it is checked every time.
-        if length == self._seen_length and not ordered and not runner.is_over(self._awaited):
+        if length == self._seen_length and not ordered and not runner.is_lost(self._awaited):
             return False
         self._seen_length = -1  # look again if the record cannot be read now
         if ordered:

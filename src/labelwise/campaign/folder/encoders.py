@@ -22,23 +22,21 @@ from labelwise.errors import BadInput
 _LOCAL = ("onnx", "hf", "st")  # Prefixes that may be followed by a path
 
 
-def open_new_encoder(
-    home: Path, spec: str, kind: str, corpus: Sequence[str] | None, device: str = "auto"
-) -> Encoder:
+def open_new_encoder(home: Path, spec: str, kind: str, corpus: Sequence[str] | None) -> Encoder:
     """Open an encoder of a new campaign; ``tfidf`` is fitted to the corpus."""
     items: Kind = "images" if kind == "images" else "texts"
+    prefix, _, rest = spec.partition(":")
+    if prefix in _LOCAL and rest and resolve_path(home, rest).exists():
+        spec = f"{prefix}:{resolve_path(home, rest)}"
     return open_encoder(
-        resolve_spec(home, spec),
+        spec,
         items,
-        device=device,
         corpus=corpus,
         places=[home.absolute().parent],
     )
 
 
-def open_encoders(
-    home: Path, description: CampaignDescription, device: str = "auto"
-) -> list[Encoder]:
+def open_encoders(home: Path, description: CampaignDescription) -> list[Encoder]:
     """Open the encoders of a campaign.
 
     Raises:
@@ -50,7 +48,7 @@ def open_encoders(
         if used.spec == TfidfEncoder.name:
             encoder = TfidfEncoder.load(home / EMBEDDING)
         else:
-            encoder = open_new_encoder(home, used.spec, description.kind, None, device)
+            encoder = open_new_encoder(home, used.spec, description.kind, None)
         if encoder.checksum != used.checksum:
             raise BadInput(
                 f"the encoder {used.spec} has changed since the campaign was started (checksum "
@@ -85,11 +83,3 @@ def shorten_spec(spec: str) -> str:
         ('onnx:mine.onnx', 'f.npy')
     """
     return re.sub(r"[^:]*/", "", spec)
-
-
-def resolve_spec(home: Path, spec: str) -> str:
-    """A specification with the absolute path of a file or folder."""
-    prefix, _, rest = spec.partition(":")
-    if prefix in _LOCAL and rest and resolve_path(home, rest).exists():
-        return f"{prefix}:{resolve_path(home, rest)}"
-    return spec

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Ids
 from labelwise.campaign.folder.description import EMBEDDING, INPUTS
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import load_npy, write_atomically
@@ -37,7 +36,7 @@ class CampaignItems:
         >>> write_items(home / MANIFEST, [{"text": "a rose"}, {"text": "an oak"}])
         2
         >>> items = CampaignItems(home, "texts", home)
-        >>> len(items), 1 in items, items.text(1)
+        >>> len(items), 1 in items, items.entry(1)["text"]
         (2, True, 'an oak')
     """
 
@@ -58,11 +57,6 @@ class CampaignItems:
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))
-
-    @property
-    def ids(self) -> Ids:
-        """All ids, ``(n,)``, including missing items."""
-        return np.arange(len(self), dtype=np.int64)
 
     def key(self, item: int) -> int | str:
         """The user's id of an item: the value of the id column; its number if there is none."""
@@ -127,7 +121,8 @@ class CampaignItems:
             UnknownName: there is no such item, or its file is gone.
             BadInput: the items are not images, or the path leads out of the source folder.
         """
-        self._check_kind("images", "image file")
+        if self.kind != "images":
+            raise BadInput(f"the items of this campaign are {self.kind} and have no image file")
         listed = str(self.entry(item)["path"])
         folder = self.source.resolve()
         found = (folder / listed).resolve()
@@ -137,16 +132,6 @@ class CampaignItems:
             hint = "" if folder.is_dir() else f"; {explain_moved_source(self.source, self._home)}"
             raise UnknownName(f"the file of item {item} is gone: {listed}{hint}")
         return found
-
-    def text(self, item: int) -> str:
-        """The text of an item."""
-        self._check_kind("texts", "text")
-        return str(self.entry(item)["text"])
-
-    def row(self, item: int) -> dict[str, Any]:
-        """The columns of an item by name; only the first ones of a feature file."""
-        self._check_kind("numbers", "row of numbers")
-        return dict(self.entry(item)["row"])
 
     def describe(self, item: int) -> dict[str, Any]:
         """The data for a page: ``id``, ``kind``, and ``name``, ``text`` or ``columns``."""
@@ -160,10 +145,6 @@ class CampaignItems:
         else:
             about["columns"] = entry["row"]
         return about
-
-    def _check_kind(self, kind: str, what: str) -> None:
-        if self.kind != kind:
-            raise BadInput(f"the items of this campaign are {self.kind} and have no {what}")
 
 
 def explain_moved_source(source: Path, home: Path) -> str:

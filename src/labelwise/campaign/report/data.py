@@ -64,18 +64,6 @@ class BatchPicks:
     picks: tuple[ReportedPick, ...]
 
 
-@dataclass(frozen=True)
-class AnnotatorSummary:
-    """One annotator: current labels and skips, time, and estimated share of correct labels."""
-
-    name: str
-    labels: int
-    skips: int
-    seconds: float
-    seconds_per_label: float | None = None
-    reliability: float | None = None
-
-
 Labels = Mapping[int, Label]
 Rows = tuple[tuple[str, ...], ...]
 
@@ -104,7 +92,7 @@ class ReportData:
     calibration: str = ""  # the expected calibration error in a sentence; empty if unknown
     # labels that are likely wrong, the most suspicious first
     suspicious: tuple[ReportedPick, ...] = ()
-    annotators: tuple[AnnotatorSummary, ...] = ()  # the one with the most labels first
+    annotators: Rows = ()  # a row per annotator, the one with the most labels first
     agreement: str = ""  # of the annotators, in a sentence
     pairs: Rows = ()  # a row per two annotators with common items
     surprises: tuple[ReportedPick, ...] = ()  # picks with a wrong prediction, most confident first
@@ -184,7 +172,7 @@ def collect_report(
         if error is None
         else f"on average, confidence and accuracy differ by {format_percent(error)}",
         suspicious=_collect_suspicious(ledger, show_item, picks),
-        annotators=_summarize_annotators(ledger, events, together.reliability),
+        annotators=_annotator_rows(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
         pairs=tuple(pairs),
         surprises=_collect_surprises(ledger, labels, show_item, picks)
@@ -343,26 +331,26 @@ def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _summarize_annotators(
+def _annotator_rows(
     ledger: Ledger, events: Iterable[Event], reliability: Mapping[str, float]
-) -> tuple[AnnotatorSummary, ...]:
+) -> Rows:
+    """Labels, skips, time and estimated share of correct labels of every annotator."""
     took = defaultdict(list)
     for event in events:
         if isinstance(event, Told) and event.seconds is not None:
             took[event.by].append(event.seconds)
-    found = [
-        AnnotatorSummary(
+    known = [(by, work) for by, work in annotators(ledger).items() if work.labels or work.skips]
+    return tuple(
+        (
             by or "(no name)",
-            work.labels,
-            work.skips,
-            work.seconds,
-            statistics.median(took[by]) if took[by] else None,
-            reliability.get(by),
+            f"{work.labels:,}",
+            f"{work.skips:,}",
+            f"{statistics.median(took[by]):.1f}" if took[by] else "–",
+            f"{work.seconds / 3600:.2f}",
+            _format_share(reliability.get(by)),
         )
-        for by, work in annotators(ledger).items()
-        if work.labels or work.skips
-    ]
-    return tuple(sorted(found, key=lambda one: (-one.labels, one.name)))
+        for by, work in sorted(known, key=lambda entry: (-entry[1].labels, entry[0]))
+    )
 
 
 def _collect_surprises(

@@ -7,28 +7,13 @@ import html
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from labelwise.campaign.evaluation import ModelScore
-from labelwise.display import escape_text
 
 WIDTH = 480.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 16.0, 14.0, 44.0
 _HEIGHT = 270.0
-_ROW = 26.0
-_MAX_NAME = 16  # characters of a name next to a bar
-_LETTER = 9.0  # width of a character on a small screen
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A named amount."""
-
-    name: str  # to the left of the bar
-    amount: float  # its length, at least 0
-    note: str  # to the right of the bar
-
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -110,28 +95,6 @@ def draw_growth(times: Sequence[float], counts: Sequence[int]) -> str:
     parts = [axes.draw_grid("", "", times=True), f'<path class="band" d="{area}"/>']
     parts.append(f'<path class="curve" d="{"".join(path)}"/>')
     return _make_svg(parts, _HEIGHT)
-
-
-def draw_bars(bars: Sequence[Bar]) -> str:
-    """Draw horizontal bars with names and notes; long names are cut."""
-    names = [escape_text(bar.name, _MAX_NAME) for bar in bars]
-    left = _LETTER * max(len(name) for name in names) + 12
-    room = WIDTH - left - 8 - _LETTER * min(max(len(bar.note) for bar in bars) + 1, 21)
-    longest = max(max(bar.amount for bar in bars), 1e-12)
-    parts = []
-    for place, (bar, name) in enumerate(zip(bars, names, strict=True)):
-        y = place * _ROW
-        length = max(room * bar.amount / longest, 1)
-        middle = y + _ROW / 2 + 4.5
-        parts.append(
-            f"<g><title>{escape_svg(bar.name)}: {escape_svg(bar.note)}</title>"
-            f'<text x="{left - 8:g}" y="{middle}" text-anchor="end">{escape_svg(name)}</text>'
-            f'<rect class="bar" x="{left:g}" y="{y + 4}" width="{length:.1f}" '
-            f'height="{_ROW - 8}" rx="3"/>'
-            f'<text class="soft" x="{left + length + 7:.1f}" y="{middle}">'
-            f"{escape_svg(bar.note)}</text></g>"
-        )
-    return _make_svg(parts, _ROW * len(bars))
 
 
 class _Axes:

@@ -3,12 +3,11 @@
 Texts of items and names of annotators come from outside; the template escapes all of them.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from labelwise.campaign.report.data import AnnotatorSummary, ReportData
+from labelwise.campaign.report.data import ReportData
 from labelwise.campaign.report.figures import (
-    Bar,
-    draw_bars,
     draw_curve,
     draw_growth,
     format_time,
@@ -33,7 +32,7 @@ def render_report(report: ReportData) -> str:
         >>> "<h1>birds &amp; bees</h1>" in render_report(ReportData("birds & bees", items=1000))
         True
     """
-    curve = growth = balance = annotators = None
+    curve = growth = None
     if report.points:
         last = report.points[-1]
         value = f"{last.value:.4g}" if report.is_regression else format_percent(last.value)
@@ -43,22 +42,14 @@ def render_report(report: ReportData) -> str:
         times, counts = zip(*report.growth, strict=True)
         label = f"labels over time, {counts[-1]:,} at the end"
         growth = inline_svg(draw_growth(times, counts), label)
-    if report.balance:
-        balance = inline_svg(draw_bars(_balance_bars(report)), "number of items by label")
-    if report.annotators:
-        shown = report.annotators[:_MAX_BARS]
-        bars = [Bar(one.name, one.labels, f"{one.labels:,}") for one in shown]
-        annotators = inline_svg(draw_bars(bars), "labels by annotator")
     page = render_page(
         "campaign_report.html",
         report=report,
         curve=curve,
         curve_caption=_caption_curve(report),
         growth=growth,
-        balance=balance,
+        balance=_list_bars(report.balance),
         balance_caption=_caption_balance(report),
-        annotators=annotators,
-        annotator_rows=[_annotator_row(one) for one in report.annotators],
         made=format_time(report.made),
         percent=format_percent,
         sentence=_make_sentence,
@@ -76,13 +67,16 @@ def _caption_curve(report: ReportData) -> str:
     )
 
 
-def _balance_bars(report: ReportData) -> list[Bar]:
-    entries, rest = list(report.balance[:_MAX_BARS]), report.balance[_MAX_BARS:]
+def _list_bars(balance: Sequence[tuple[str, int]]) -> list[tuple[str, float, str]]:
+    """Name, length in per cent and note of each bar; the last one stands for all further ones."""
+    entries, rest = list(balance[:_MAX_BARS]), balance[_MAX_BARS:]
     if rest:
         entries.append((f"{len(rest):,} more", sum(count for _, count in rest)))
-    total = sum(count for _, count in entries)
+    counts = [count for _, count in entries]
+    total, longest = sum(counts), max(counts, default=1)
     return [
-        Bar(name, count, f"{count:,} · {format_percent(count / total)}") for name, count in entries
+        (name, 100 * count / longest, f"{count:,} · {format_percent(count / total)}")
+        for name, count in entries
     ]
 
 
@@ -98,17 +92,6 @@ def _caption_balance(report: ReportData) -> str:
             f"{caption} The largest class has {max(counts) / min(counts):.1f} times the smallest."
         )
     return caption
-
-
-def _annotator_row(one: AnnotatorSummary) -> tuple[str, ...]:
-    return (
-        one.name,
-        f"{one.labels:,}",
-        f"{one.skips:,}",
-        "–" if one.seconds_per_label is None else f"{one.seconds_per_label:.1f}",
-        f"{one.seconds / 3600:.2f}",
-        "–" if one.reliability is None else format_percent(one.reliability),
-    )
 
 
 def _make_sentence(words: str) -> str:
