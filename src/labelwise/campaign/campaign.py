@@ -145,10 +145,12 @@ class Campaign(CampaignRecord):
             if budget is not None:
                 raise BadInput(f"the budget is given twice: {name} and {budget}")
             name, budget = None, int(name)
-        while True:
+        settled: Asked | None = None
+        while settled is None:
             found = self.look(lambda ledger: self._read_state(ledger, ahead, roll, expected))
             if isinstance(found, Asked):
-                return self._add_keys(batches.read_selection(found))
+                settled = found
+                break
             rolled = len(found.released) + len(found.carried)
             size = (budget or 0) + rolled if rolled else budget
             request = batches.make_request(self.pool, found, name, size, seed, options)
@@ -163,14 +165,8 @@ class Campaign(CampaignRecord):
             else:
                 record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
             settled = self.commit(record_batch, expected=expected)
-            if settled is not None:
-                return self._add_keys(batches.read_selection(settled))
-
-    def _add_keys(self, picks: Selection) -> Selection:
-        """Add the keys of the picks where the pool's ids are not whole numbers."""
-        if not self.pool.has_keys:
-            return picks
-        return replace(picks, keys=self._name_items(picks.ids))
+        picks = batches.read_selection(settled)
+        return replace(picks, keys=self._name_items(picks.ids)) if self.pool.has_keys else picks
 
     def _name_items(self, ids: Any) -> list[Any]:
         """The keys of some items."""

@@ -64,19 +64,8 @@ class TrainingPlan:
     seed: int  # of the training
     before: Trained | None  # the last successful training
     metrics: JsonObject  # measures that are known before the training
+    labels: int  # number of labels, the holdout included
     tuning: JsonObject | None  # of the last model, to be taken over; None to cross-validate
-
-    @property
-    def labels(self) -> int:
-        """Number of labels, the holdout included."""
-        return len(self.data.labels) + len(self.data.measured)
-
-
-def choose_encoding(settings: Settings, data: TrainingSet) -> LabelEncoding:
-    """The encoding of a campaign's labels."""
-    return LabelEncoding.from_labels(
-        data.labels.values(), classes=settings.classes, regression=settings.regression
-    )
 
 
 def is_tuning_due(trained: Trained, labels: int | None = None) -> bool:
@@ -120,6 +109,7 @@ def plan_training(
         seed=settings.seed_for(TRAININGS, number, seed),
         before=before,
         metrics=_measure_guesses(ledger, data, settings.regression),
+        labels=len(data.labels) + len(data.measured),
         tuning=choose_tuning(before, len(data.labels), postpone_tuning),
     )
 
@@ -158,23 +148,21 @@ class CampaignModel(Round):
         Returns:
             The seconds that the training took, and the metrics.
         """
-        regression = plan.settings.regression
-        encoding = choose_encoding(plan.settings, plan.data)
+        labels, regression = plan.data.labels, plan.settings.regression
+        encoding = LabelEncoding.from_labels(
+            labels.values(), classes=plan.settings.classes, regression=regression
+        )
         compared = sample_pool(self.pool, plan.settings.seed, COMPARED_ITEMS)
         before = None if plan.before is None else self.predict(compared)
         self.forget()
         begin = time.perf_counter()
         report = self.fit(
-            plan.data.labels,
-            plan.data.weights,
-            seed=plan.seed,
-            encoding=encoding,
-            tuning=plan.tuning,
+            labels, plan.data.weights, seed=plan.seed, encoding=encoding, tuning=plan.tuning
         )
         seconds = time.perf_counter() - begin
         self.number = plan.number
         metrics: JsonObject = {
-            "training_labels": len(plan.data.labels),
+            "training_labels": len(labels),
             "validation_labels": len(plan.data.measured),
             "loss": report.loss,
             "steps": report.steps,
@@ -339,7 +327,9 @@ class CampaignModel(Round):
         settings = Settings.from_dict(ledger.settings)
         data = make_training_set(ledger, settings)
         self.forget()
-        encoding = choose_encoding(settings, data)
+        encoding = LabelEncoding.from_labels(
+            data.labels.values(), classes=settings.classes, regression=settings.regression
+        )
         before = ledger.trainings[-1] if ledger.trainings else None
         tuning = choose_tuning(before, len(data.labels), "out_of_fold" not in past.metrics)
         self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding, tuning=tuning)

@@ -223,8 +223,6 @@ class BackendGuard(RequestGuard):
     """The guard of the labelling page, for programs as callers: without cookies and pages."""
 
     async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
-        if self._policy.token is None:
-            return None
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
         given = find_password(headers.get("authorization", ""))
         if not given:

@@ -483,8 +483,9 @@ class Ledger:
         self._open = {index: batch for index, batch in enumerate(self.batches) if batch.open}
 
     def _stop_waiting(self, id: int) -> None:
-        if self.waiting.discard(id):
-            index = self._find_batch_index(id)
+        position = self.waiting.discard(id)
+        if position is not None:
+            index = bisect_right(self._firsts, position) - 1
             self.batches[index].open -= 1
             if not self.batches[index].open:
                 del self._open[index]

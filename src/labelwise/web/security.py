@@ -249,7 +249,8 @@ class RequestGuard:
         host = headers.get("host", "")
         refusal: Response | None
         if self._policy.hosts.allow(host):
-            refusal = await self._check_visitor(scope, headers)
+            needs_token = self._policy.token is not None
+            refusal = await self._check_visitor(scope, headers) if needs_token else None
             refusal = refusal or self._check_origin(scope, headers)
         else:
             refusal = refuse(
@@ -264,9 +265,6 @@ class RequestGuard:
         return await (refusal or self._app)(scope, receive, send_with_headers)
 
     async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
-        token = self._policy.token
-        if token is None:
-            return None
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
         known = self._policy.find_pass(headers)
         code = known or self._policy.pass_code
