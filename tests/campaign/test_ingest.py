@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import labelwise
-from labelwise.campaign.folder.ingest import lock_campaign
+from labelwise.campaign.folder.ingest import lock_campaign_ingest
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
 from tests.campaign.sources import DIGITS, TOPICS, content, write_digits, write_texts
@@ -132,7 +132,10 @@ def test_inputs_written_before_a_crash_do_not_count(digits):
 def test_two_refreshes_at_once_do_not_write_over_one_another(digits):
     write_digits(digits.source, range(60, 70))
     before = content(digits.home)
-    with lock_campaign(digits.home), pytest.raises(BadInput, match="another process adds items to"):
+    with (
+        lock_campaign_ingest(digits.home),
+        pytest.raises(BadInput, match="another process adds items to"),
+    ):
         digits.refresh()
     assert content(digits.home) == before
     assert digits.refresh().new == 10

@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes, load_wine
 
 import labelwise
 from labelwise.campaign import defaults
-from labelwise.campaign.folder.description import STORAGE_VARIABLE, remove_password
+from labelwise.campaign.folder.description import STORAGE_VARIABLE, remove_storage_password
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
@@ -128,7 +128,7 @@ def test_every_strategy_that_start_accepts_can_be_asked(regression, tmp_path):
     accepted = []
     for name in strategies():
         try:
-            defaults.check_strategy(Settings(strategy=name, regression=regression))
+            defaults.check_campaign_strategy(Settings(strategy=name, regression=regression))
             accepted.append(name)
         except BadInput:
             continue
@@ -240,7 +240,7 @@ def test_the_environment_says_where_the_record_is(digits, sqlite_url, tmp_path, 
     ],
 )
 def test_a_password_is_taken_out_of_a_url(url, kept):
-    assert remove_password(url) == kept
+    assert remove_storage_password(url) == kept
 
 
 def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from labelwise.campaign.report.data import (
     collect_report,
     make_item_view,
 )
-from labelwise.campaign.report.figures import choose_ticks, draw_curve, draw_growth
+from labelwise.campaign.report.figures import choose_axis_ticks, draw_curve, draw_growth
 from labelwise.media.images import make_thumbnail_url
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
 from labelwise.record.ledger import replay
@@ -99,7 +99,7 @@ def test_steps_rise_to_the_last_count_at_the_right_edge():
     count=st.integers(1, 9),
 )
 def test_ticks_are_even_and_inside_the_range(low, span, count):
-    found = choose_ticks(low, low + span, count)
+    found = choose_axis_ticks(low, low + span, count)
     slack = 1e-6 * max(abs(low), span)
     assert all(low - slack <= value <= low + span + slack for value in found)
     assert len(found) <= count + 1

@@ -26,7 +26,7 @@ from labelwise.record.events import (
     encode_event,
     event_from_json,
     event_to_json,
-    kind_of,
+    read_event_kind,
 )
 from labelwise.record.ledger import replay
 from tests.record.sequences import patient, sequences
@@ -39,10 +39,15 @@ ASKED = Asked(1.0, 1, (3, 5), (1.0, 2.0))
 def test_every_kind_has_a_name_and_is_tried() -> None:
     assert set(KINDS.values()) == set(get_args(Event))
     assert {type(event) for event in EVERYTHING} == set(KINDS.values())
-    assert [kind_of(event) for event in EVERYTHING[:4]] == ["started", "changed", "added", "asked"]
+    assert [read_event_kind(event) for event in EVERYTHING[:4]] == [
+        "started",
+        "changed",
+        "added",
+        "asked",
+    ]
 
 
-@pytest.mark.parametrize("event", EVERYTHING, ids=kind_of)
+@pytest.mark.parametrize("event", EVERYTHING, ids=read_event_kind)
 def test_goes_to_json_and_back(event: Event) -> None:
     value = event_to_json(event)
     assert list(value)[:2] == ["kind", "format"]

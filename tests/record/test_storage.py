@@ -315,7 +315,7 @@ def write_lines(storage: Storage, lines: list[str]) -> None:
         return
     assert isinstance(storage, sql_storage.SqlStorage)
     with storage._begin(writes=True) as connection:
-        length = sql_storage._lock_campaign(connection, "birds")
+        length = sql_storage._lock_campaign_row(connection, "birds")
         rows = [
             {"campaign": "birds", "number": number, "body": line}
             for number, line in enumerate(lines, start=length)

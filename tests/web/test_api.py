@@ -243,6 +243,7 @@ def test_unknown_addresses_and_methods_answer_in_json(page):
     assert client.get("/api/nothing").json() == {"error": "this address does not exist"}
     wrong = client.delete("/api/lend")
     assert wrong.status_code == 405 and list(wrong.json()) == ["error"]
+    assert client.request("PUT", "/api/settings").headers["Allow"] == "GET, POST"
     assert client.get("/docs").status_code == 404
 
 

@@ -17,7 +17,7 @@ from labelwise.web.security import (
     AccessPolicy,
     AllowedHosts,
     RequestGuard,
-    check_token,
+    check_server_token,
     is_loopback,
     make_cookie_name,
     read_server_key,
@@ -57,20 +57,20 @@ def csrf(policy):
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_needs_no_token(host):
     assert is_loopback(host)
-    check_token(host, None)
+    check_server_token(host, None)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "labels.example"])
 def test_any_other_address_is_refused_without_a_token(host):
     with pytest.raises(BadInput, match="a token is needed; add --token"):
-        check_token(host, None)
-    check_token(host, TOKEN)
+        check_server_token(host, None)
+    check_server_token(host, TOKEN)
 
 
 @pytest.mark.parametrize("token", ["", "short", "has a blank in it", "nul\x00character", "ä" * 12])
 def test_a_token_that_is_short_or_does_not_fit_a_header_is_refused(token):
     with pytest.raises(BadInput, match="8 to 200"):
-        check_token("0.0.0.0", token)
+        check_server_token("0.0.0.0", token)
 
 
 @pytest.mark.parametrize(

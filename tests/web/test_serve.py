@@ -47,10 +47,13 @@ def plain_server(digits, tmp_path_factory):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_the_address_of_a_server_on_all_addresses_can_be_shared(host, monkeypatch):
-    monkeypatch.setattr(address, "find_own_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get)
+    monkeypatch.setattr(
+        address, "find_network_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get
+    )
     name = {"0.0.0.0": "10.0.0.7", "::": "[fd00::7]"}[host]
     assert (
-        address.make_address(host, 8600, "sesame-open") == f"http://{name}:8600/?token=sesame-open"
+        address.make_page_address(host, 8600, "sesame-open")
+        == f"http://{name}:8600/?token=sesame-open"
     )
 
 

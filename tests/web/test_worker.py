@@ -398,7 +398,7 @@ def test_progress_is_said_line_by_line(make_rows):
 def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
     make_rows, tmp_path, moment, counts
 ):
-    from labelwise.web.worker import Worker, _wait_for_orders
+    from labelwise.web.worker import Worker, _wait_for_worker_orders
 
     orders = queue.Queue()
 
@@ -417,7 +417,7 @@ def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
     while worker.look():
         pass
     assert orders.qsize() == 1
-    assert ("train" in _wait_for_orders(orders, worker.trained_at)) == counts
+    assert ("train" in _wait_for_worker_orders(orders, worker.trained_at)) == counts
 
 
 def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):

@@ -18,7 +18,12 @@ from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.operations import check_annotator
-from labelwise.campaign.training import CampaignModel, TrainingPlan, describe_error, plan_training
+from labelwise.campaign.training import (
+    CampaignModel,
+    TrainingPlan,
+    describe_training_error,
+    plan_training,
+)
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
 from labelwise.files import JsonObject, to_json
 from labelwise.learner import Label, Learner
@@ -99,12 +104,12 @@ class Campaign(CampaignRecord):
                 "give it the pool it was started with"
             )
 
-    def _check_unasked(self, ids: Iterable[object]) -> None:
+    def _check_unasked_items(self, ids: Iterable[object]) -> None:
         self.pool.find_positions(list(ids))
 
     def left(self) -> int:
         """Number of items of the pool that can still be asked for."""
-        return batches.count_free(self.pool, self.look(batches.find_taken))
+        return batches.count_free_items(self.pool, self.look(batches.find_taken_items))
 
     def ask(
         self,
@@ -153,7 +158,7 @@ class Campaign(CampaignRecord):
                 break
             rolled = len(found.released) + len(found.carried)
             size = (budget or 0) + rolled if rolled else budget
-            request = batches.make_request(self.pool, found, name, size, seed, options)
+            request = batches.make_batch_request(self.pool, found, name, size, seed, options)
             with self._model_lock:
                 if found.trained is not None:
                     self._restore_model(found.trained)
@@ -165,7 +170,7 @@ class Campaign(CampaignRecord):
             else:
                 record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
             settled = self.commit(record_batch, expected=expected)
-        picks = batches.read_selection(settled)
+        picks = batches.read_batch_selection(settled)
         return replace(picks, keys=self._name_items(picks.ids)) if self.pool.has_keys else picks
 
     def _name_items(self, ids: Any) -> list[Any]:
@@ -197,7 +202,7 @@ class Campaign(CampaignRecord):
             check_record_length(ledger, expected)
         newest = ledger.trainings[-1].number if ledger.trainings else None
         if roll and ledger.batches and ledger.batches[-1].asked.model != newest:
-            rolling = batches.list_rolling(ledger, settings, self.clock())
+            rolling = batches.list_rolling_items(ledger, settings, self.clock())
             if rolling:
                 return CampaignState.from_ledger(ledger, settings, rolling)
         batch = batches.find_open_batch(ledger, ahead)
@@ -279,7 +284,7 @@ class Campaign(CampaignRecord):
 
     def _record_failure(self, number: int, error: BaseException) -> None:
         self._model.forget()
-        text = describe_error(error)
+        text = describe_training_error(error)
 
         def fail(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             ended = any(trained.number == number for trained in ledger.trainings)

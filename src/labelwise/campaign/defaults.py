@@ -19,7 +19,7 @@ _OFFERED = {
 """Representations that the default models give, for classes and for a regression."""
 
 
-def make_settings(
+def make_default_settings(
     strategy: str | None,
     classes: Sequence[Label] | None,
     *,
@@ -38,7 +38,7 @@ def make_settings(
             False (docs/decisions/defaults-from-results.md).
 
     Example:
-        >>> make_settings(None, None, regression=True).strategy
+        >>> make_default_settings(None, None, regression=True).strategy
         'mixed_lcmd'
     """
     settings = {"validation": HOLDOUT_SHARE, "weights": False, **settings}
@@ -47,11 +47,13 @@ def make_settings(
     if not network and ("features",) in get(settings["strategy"]).input_sets:
         settings = {"first": settings["strategy"], **settings}  # it needs no model
     chosen = Settings.from_dict(settings).check_text()
-    check_strategy(chosen, network=network, several=several)
+    check_campaign_strategy(chosen, network=network, several=several)
     return chosen
 
 
-def check_strategy(settings: Settings, *, network: bool = False, several: bool = False) -> None:
+def check_campaign_strategy(
+    settings: Settings, *, network: bool = False, several: bool = False
+) -> None:
     """Reject a strategy that the campaign's model cannot serve, before hours of labelling."""
     offered = _OFFERED[settings.regression] | (_GRADIENTS if network else set())
     strategy = get(settings.strategy)
@@ -59,7 +61,7 @@ def check_strategy(settings: Settings, *, network: bool = False, several: bool =
     served = next((names for names in sets if set(names) <= offered), None)
     if served is not None and (several or served != ("outputs",)):  # outputs: several models
         chosen = strategy.with_options(**settings.options)
-        _check_example(chosen, served, settings.batch, 2 if several else 1)
+        _check_strategy_on_example(chosen, served, settings.batch, 2 if several else 1)
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"
@@ -82,7 +84,9 @@ _SHAPES: dict[str, tuple[int, ...]] = {
 """Typical shapes of one row."""
 
 
-def _check_example(strategy: Strategy, names: Sequence[str], budget: int, models: int) -> None:
+def _check_strategy_on_example(
+    strategy: Strategy, names: Sequence[str], budget: int, models: int
+) -> None:
     """Reject a strategy that a typical batch of a campaign would fail."""
     shapes = {name: (_SHAPES.get(name, ()),) * models for name in names}
     if strategy.check is not None:

@@ -135,13 +135,13 @@ def predicted_tasks(
     """
     tasks = []
     for row in rows:
-        task = _make_task(row["id"], row["item"], kind)
-        guess: JsonObject = {"result": [_make_result(row["prediction"], regression)]}
+        task = _make_label_studio_task(row["id"], row["item"], kind)
+        guess: JsonObject = {"result": [_make_label_studio_result(row["prediction"], regression)]}
         if "confidence" in row:
             guess["score"] = row["confidence"]
         task["predictions"] = [{"model_version": "labelwise", **guess}]
         if row["label"] is not None:
-            own = _make_result(row["label"], regression)
+            own = _make_label_studio_result(row["label"], regression)
             task["annotations"] = [{"result": [own], "was_cancelled": False}]
         tasks.append(task)
     return tasks
@@ -203,14 +203,14 @@ def label_studio_tasks(
     """
     tasks = []
     for row in rows:
-        task = _make_task(row["id"], row["item"], kind)
+        task = _make_label_studio_task(row["id"], row["item"], kind)
         extra = {key: row[key] for key in ("weight", "batch", "rank", "strategy", "validation")}
         task["meta"] = {"labelwise": {"label": row["label"], "by": row["by"], **extra}}
         votes = row["votes"] or [row]
-        task["annotations"] = [_make_annotation(vote, regression) for vote in votes]
+        task["annotations"] = [_make_label_studio_annotation(vote, regression) for vote in votes]
         tasks.append(task)
     for item, skip in sorted(skipped.items()):
-        task = _make_task(item, describe(item), kind)
+        task = _make_label_studio_task(item, describe(item), kind)
         task["meta"] = {"labelwise": {"by": skip.by, "reason": skip.reason}}
         task["annotations"] = [{"result": [], "was_cancelled": True}]
         tasks.append(task)
@@ -220,18 +220,18 @@ def label_studio_tasks(
 _FIELDS = {"images": "image", "texts": "text", "numbers": "text"}
 
 
-def _make_task(item: int, shown: str, kind: str) -> dict[str, Any]:
+def _make_label_studio_task(item: int, shown: str, kind: str) -> dict[str, Any]:
     return {"id": item, "data": {_FIELDS.get(kind, "text"): shown, "labelwise_id": item}}
 
 
-def _make_result(label: Label, regression: bool) -> JsonObject:
+def _make_label_studio_result(label: Label, regression: bool) -> JsonObject:
     value: JsonObject = {"number": label} if regression else {"choices": [str(label)]}
     kind = "number" if regression else "choices"
     return {"from_name": "label", "to_name": "item", "type": kind, "value": value}
 
 
-def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
-    result = _make_result(vote["label"], regression)
+def _make_label_studio_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
+    result = _make_label_studio_result(vote["label"], regression)
     annotation: dict[str, Any] = {"result": [result], "was_cancelled": False}
     if vote["seconds"] is not None:
         annotation["lead_time"] = vote["seconds"]
@@ -260,14 +260,14 @@ def write_table(
     formulas = 0
     with write_atomically(path) as part:
         if path.suffix == ".csv":
-            formulas = _write_csv(part, columns, rows, spreadsheet)
+            formulas = _write_csv_table(part, columns, rows, spreadsheet)
         elif path.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
                 for row in rows:
                     line = json.dumps({name: row[name] for name in columns}, ensure_ascii=False)
                     file.write(f"{line}\n")
         else:
-            _write_parquet(part, columns, rows)
+            _write_parquet_table(part, columns, rows)
     return formulas
 
 
@@ -291,7 +291,7 @@ def check_spreadsheet(path: Path, spreadsheet: bool) -> None:
         raise BadInput(f"--spreadsheet is for .csv files; {path.name!r} does not need it")
 
 
-def _write_csv(
+def _write_csv_table(
     path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], spreadsheet: bool
 ) -> int:
     formulas = 0
@@ -299,14 +299,14 @@ def _write_csv(
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in rows:
-            cells = [_to_cell(row[name]) for name in columns]
+            cells = [_make_table_cell(row[name]) for name in columns]
             cells = [escape_formula(cell) for cell in cells] if spreadsheet else cells
             formulas += sum(map(is_formula, cells))
             writer.writerow(cells)
     return formulas
 
 
-def _to_cell(value: Any) -> Any:
+def _make_table_cell(value: Any) -> Any:
     """Convert a value to one cell: lists to JSON, booleans to words."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -315,7 +315,9 @@ def _to_cell(value: Any) -> Any:
     return value
 
 
-def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def _write_parquet_table(
+    path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
     pyarrow, parquet = import_pyarrow("writing .parquet")
     whole, number = pyarrow.int64(), pyarrow.float64()
     types = {"batch": whole, "rank": whole, "weight": number, "seconds": number}
@@ -326,14 +328,14 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[st
         chance = name in ("low", "high") or name.startswith("p:")
         kind = number if chance else types.get(name, pyarrow.string())
         if name in ("id", "label", "guess", "prediction"):
-            kind = _choose_label_type(values, pyarrow)
+            kind = _choose_parquet_type(values, pyarrow)
         if kind == pyarrow.string():
-            values = [None if value is None else _to_text(value) for value in values]
+            values = [None if value is None else _make_parquet_text(value) for value in values]
         arrays.append(pyarrow.array(values, type=kind))
     parquet.write_table(pyarrow.table(arrays, names=list(columns)), path)
 
 
-def _choose_label_type(values: Sequence[Any], pyarrow: Any) -> Any:
+def _choose_parquet_type(values: Sequence[Any], pyarrow: Any) -> Any:
     """Integers, numbers, or text if there is any other label."""
     given = [value for value in values if value is not None]
     if given and all(isinstance(value, int) for value in given):
@@ -343,8 +345,8 @@ def _choose_label_type(values: Sequence[Any], pyarrow: Any) -> Any:
     return pyarrow.string()
 
 
-def _to_text(value: Any) -> str:
-    flat = _to_cell(value)
+def _make_parquet_text(value: Any) -> str:
+    flat = _make_table_cell(value)
     return flat if isinstance(flat, str) else str(flat)
 
 

@@ -94,7 +94,7 @@ def read_batch_weights(ledger: Ledger) -> dict[int, float]:
     return found
 
 
-def read_guesses(asked: Asked) -> dict[int, Label]:
+def read_batch_guesses(asked: Asked) -> dict[int, Label]:
     """Predictions of the model that selected a batch, by id, without the holdout."""
     held = set(asked.validation)
     if asked.guesses is not None:

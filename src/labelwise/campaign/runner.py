@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from labelwise.campaign.batches import list_rolling
+from labelwise.campaign.batches import list_rolling_items
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.labels import explain_missing_classes
@@ -52,7 +52,7 @@ class CampaignRunner:
         """The next step, or None to wait."""
         state, batches, training = self.record.look(
             lambda ledger: (
-                read_schedule(ledger, self.record.settings_of(ledger)),
+                read_schedule_state(ledger, self.record.settings_of(ledger)),
                 len(ledger.batches),
                 ledger.training,
             )
@@ -87,7 +87,7 @@ class CampaignRunner:
                 lambda ledger: (
                     count_items_to_ask(ledger, campaign.settings_of(ledger)),
                     len(ledger.waiting),
-                    bool(count_rolling(ledger, campaign.settings_of(ledger))),
+                    bool(count_rolling_items(ledger, campaign.settings_of(ledger))),
                 )
             )
             # A rolled batch is filled up; items that people work on are part of it.
@@ -146,7 +146,7 @@ class CampaignRunner:
         return training.by == self._by or is_training_lost(training, now)
 
 
-def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
+def read_schedule_state(ledger: Ledger, settings: Settings) -> ScheduleState:
     """The state of a campaign on which its next step depends."""
     last = ledger.batches[-1] if ledger.batches else None
     trained = ledger.trainings[-1] if ledger.trainings else None
@@ -165,7 +165,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         trainable=not ledger.validation.issuperset(ledger.labels)
         and explain_missing_classes(ledger, settings) is None,
         tuning_due=trained is not None and is_tuning_due(trained),
-        rolling=count_rolling(ledger, settings),
+        rolling=count_rolling_items(ledger, settings),
     )
 
 
@@ -173,13 +173,13 @@ LONGEST_ROLLING = 5.0
 """Seconds of a training, and of a selection, up to which batches roll: others would never end."""
 
 
-def count_rolling(ledger: Ledger, settings: Settings) -> int:
+def count_rolling_items(ledger: Ledger, settings: Settings) -> int:
     """Number of waiting items that a new model may select again."""
     if not settings.rolling or not ledger.batches or not ledger.trainings:
         return 0
     if ledger.trainings[-1].seconds > LONGEST_ROLLING:
         return 0
-    return len(list_rolling(ledger, settings, time.time()))
+    return len(list_rolling_items(ledger, settings, time.time()))
 
 
 def count_items_to_ask(ledger: Ledger, settings: Settings) -> int:
@@ -207,11 +207,11 @@ def is_training_lost(training: Training, now: float) -> bool:
     """
     pid = training.by.removeprefix("background process ").split(" ")[0]
     if pid.isdecimal() and training.by == sign_process(int(pid)):
-        return not _is_running(int(pid), now - training.at)
+        return not _is_process_running(int(pid), now - training.at)
     return now - training.at > LOST_AFTER
 
 
-def _is_running(pid: int, seconds: float) -> bool:
+def _is_process_running(pid: int, seconds: float) -> bool:
     """Whether a process is running and started at least some seconds ago.
 
     A system may reuse a PID; in a restarted container this process may have the old one.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, largest, row_noise, to_numpy
-from labelwise.campaign.labels import TrainingSet, make_training_set, read_guesses
+from labelwise.campaign.labels import TrainingSet, make_training_set, read_batch_guesses
 from labelwise.campaign.settings import TRAININGS, Settings
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning, StorageFailed
 from labelwise.files import JsonObject
@@ -108,19 +108,19 @@ def plan_training(
         data=data,
         seed=settings.seed_for(TRAININGS, number, seed),
         before=before,
-        metrics=_measure_guesses(ledger, data, settings.regression),
+        metrics=_measure_prequential(ledger, data, settings.regression),
         labels=len(data.labels) + len(data.measured),
         tuning=choose_tuning(before, len(data.labels), postpone_tuning),
     )
 
 
-def _measure_guesses(ledger: Ledger, data: TrainingSet, regression: bool) -> JsonObject:
+def _measure_prequential(ledger: Ledger, data: TrainingSet, regression: bool) -> JsonObject:
     """Prequential measure: how well the last model predicted its batch before it was labelled.
 
     Picks are harder than the pool, so this does not estimate the accuracy on the pool.
     """
     for batch in reversed(ledger.batches):
-        guessed = read_guesses(batch.asked)
+        guessed = read_batch_guesses(batch.asked)
         known = [item for item in guessed if item in data.labels]
         if known:
             mine, labels = [guessed[item] for item in known], [data.labels[item] for item in known]
@@ -152,7 +152,7 @@ class CampaignModel(Round):
         encoding = LabelEncoding.from_labels(
             labels.values(), classes=plan.settings.classes, regression=regression
         )
-        compared = sample_pool(self.pool, plan.settings.seed, COMPARED_ITEMS)
+        compared = sample_compared_items(self.pool, plan.settings.seed, COMPARED_ITEMS)
         before = None if plan.before is None else self.predict(compared)
         self.forget()
         begin = time.perf_counter()
@@ -178,7 +178,7 @@ class CampaignModel(Round):
             metrics |= self._measure_out_of_fold(plan)
         after = None if before is None else self.predict(compared)
         if before is not None and after is not None:
-            metrics |= _compare_predictions(before, after, regression)
+            metrics |= _compare_model_predictions(before, after, regression)
         return seconds, metrics | self._measure_spectrum(plan)
 
     def _measure_holdout(self, plan: TrainingPlan) -> JsonObject:
@@ -222,9 +222,9 @@ class CampaignModel(Round):
         """Reserved items without a label; none if the holdout is not a sample of them."""
         assert self.pool.ids is not None
         held = np.array(list(plan.data.measured), dtype=np.int64)
-        if not find_reserved(held, plan.settings).all():  # a test set of the user
+        if not find_reserved_items(held, plan.settings).all():  # a test set of the user
             return held[:0]
-        ids = self.pool.ids[find_reserved(self.pool.ids, plan.settings)]
+        ids = self.pool.ids[find_reserved_items(self.pool.ids, plan.settings)]
         ids = ids[~np.isin(ids, [*plan.data.labels, *held])]
         noise = row_noise(plan.settings.seed, ids, COMPARED)
         return ids[largest(noise, min(COMPARED_ITEMS, len(ids)), ids)]
@@ -257,12 +257,12 @@ class CampaignModel(Round):
         if not self.offers(["features"]):
             return {}
         labelled = np.array(list(plan.data.labels), dtype=np.int64)
-        sample = sample_pool(self.pool, plan.settings.seed, SPECTRUM_ITEMS)
+        sample = sample_compared_items(self.pool, plan.settings.seed, SPECTRUM_ITEMS)
         items = np.union1d(sample, labelled)
         rows = self.learner.represent(self.pool.take(items), ["features"])["features"]
         if isinstance(rows, list | tuple):  # several models have no common spectrum
             return {}
-        rows = _project_rows(to_numpy(rows))
+        rows = _project_feature_rows(to_numpy(rows))
         weights = np.ones(len(labelled)) if plan.data.weights is None else plan.data.weights
         if not weights.sum() > 0:
             return {}
@@ -336,12 +336,12 @@ class CampaignModel(Round):
         self.number = past.number
 
 
-def find_reserved(ids: Ids, settings: Settings) -> NDArray[np.bool_]:
+def find_reserved_items(ids: Ids, settings: Settings) -> NDArray[np.bool_]:
     """Mask of the items reserved for the holdout, ``(n,)``: a fixed random share of the pool."""
     return np.asarray(row_noise(settings.seed, ids, RESERVED) < settings.validation)
 
 
-def _project_rows(rows: NDArray[Any]) -> NDArray[Any]:
+def _project_feature_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Wide rows in `SPECTRUM_DIRECTIONS` random directions, so that the spectrum takes no time."""
     width = rows.shape[1]
     if width <= SPECTRUM_DIRECTIONS:
@@ -351,21 +351,23 @@ def _project_rows(rows: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(rows @ directions.astype(rows.dtype))
 
 
-def sample_pool(pool: Pool, seed: int, most: int) -> Ids:
+def sample_compared_items(pool: Pool, seed: int, most: int) -> Ids:
     """Fixed items of the pool for comparisons between models; all of a small pool."""
     assert pool.ids is not None
     noise = row_noise(seed, pool.ids, COMPARED)
     return pool.ids[largest(noise, min(most, len(noise)), pool.ids)]
 
 
-def _compare_predictions(before: Predictions, after: Predictions, regression: bool) -> JsonObject:
+def _compare_model_predictions(
+    before: Predictions, after: Predictions, regression: bool
+) -> JsonObject:
     agreement = measure_agreement(before.labels, after.labels, regression=regression)
     if regression:
         return {"agreement": agreement}
     return {"agreement": agreement, "kappa": cohen_kappa(before.labels, after.labels)}
 
 
-def describe_error(error: BaseException) -> str:
+def describe_training_error(error: BaseException) -> str:
     """An error in one line, as the record keeps it."""
     text = str(error) if isinstance(error, LabelwiseError) else ""
     return (text or f"{type(error).__name__}: {error}")[:LONGEST_ERROR]

@@ -143,7 +143,7 @@ def _record_labels(
     Returns:
         Number of ``new``, ``changed`` and ``known`` labels, and of ``skipped`` items.
     """
-    from labelwise.campaign.operations import label_events, skip_events
+    from labelwise.campaign.operations import make_label_events, make_skip_events
 
     def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = record.settings_of(ledger)
@@ -153,9 +153,11 @@ def _record_labels(
             try:
                 _check_item(line.id, ledger, known, anything)
                 if line.label is None:
-                    new = skip_events(ledger, [line.id], reason=line.reason, by=line.by, now=now)
+                    new = make_skip_events(
+                        ledger, [line.id], reason=line.reason, by=line.by, now=now
+                    )
                 else:
-                    new = label_events(
+                    new = make_label_events(
                         ledger,
                         settings,
                         {line.id: match_class(line.label, settings)},

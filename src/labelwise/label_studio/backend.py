@@ -33,13 +33,19 @@ from labelwise.errors import BadInput, LabelwiseError
 from labelwise.files import FileStamp, JsonObject, read_file_stamp
 from labelwise.label_studio.client import LabelStudioClient, read_token
 from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
-from labelwise.label_studio.sync import find_guesses, make_tasks_path
+from labelwise.label_studio.sync import find_task_guesses, make_task_folder_path
 from labelwise.label_studio.tasks import ORDER, VERSION_PREFIX, ServingOrder, TaskFolder, TaskIndex
 from labelwise.learner import Label
-from labelwise.web.address import make_address
+from labelwise.web.address import make_page_address
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
-from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
+from labelwise.web.security import (
+    AccessPolicy,
+    AllowedHosts,
+    RequestGuard,
+    check_server_token,
+    refuse,
+)
 from labelwise.web.serve import AnnouncingServer, open_listener
 
 USER = "labelwise"  # User name in Basic authentication; the backend accepts any
@@ -65,7 +71,7 @@ class LabelStudioBackend:
         guesses: bool = False,
     ) -> None:
         self._project = Project.open(home)
-        self.tasks = TaskFolder.open(make_tasks_path(self._project.home))
+        self.tasks = TaskFolder.open(make_task_folder_path(self._project.home))
         self._record = self._project.open_record()
         self._send, self._get_progress, self._guesses = send, get_progress, guesses
 
@@ -73,13 +79,13 @@ class LabelStudioBackend:
     def order(self) -> ServingOrder:
         """The order that the last sync wrote; read again when the file changes."""
         folder = self.tasks.folder
-        return _load_order(folder, read_file_stamp(folder / ORDER))
+        return _load_serving_order(folder, read_file_stamp(folder / ORDER))
 
     @property
     def index(self) -> TaskIndex:
         """Tasks and items; read again when there are more."""
         home = self._project.home
-        return _index_tasks(home, read_file_stamp(home / MANIFEST))
+        return _index_stored_tasks(home, read_file_stamp(home / MANIFEST))
 
     def describe_health(self) -> JsonObject:
         """Describe the background process, without reading any file."""
@@ -113,7 +119,7 @@ class LabelStudioBackend:
         found: dict[int, tuple[Label, float]] = {}
         if self._guesses and layout is not None:
             items = [index.items[number] for number in numbers if number in index.items]
-            found = self._record.look(lambda ledger: find_guesses(ledger, items))
+            found = self._record.look(lambda ledger: find_task_guesses(ledger, items))
         answers = []
         for number in numbers:
             guess = found.get(index.items.get(number, -1))
@@ -128,15 +134,15 @@ class LabelStudioBackend:
 
 
 @lru_cache(maxsize=1)
-def _load_order(folder: Path, stamp: FileStamp | None) -> ServingOrder:
+def _load_serving_order(folder: Path, stamp: FileStamp | None) -> ServingOrder:
     """The order in a folder, whose file has this stamp."""
     return ServingOrder.load(folder)
 
 
 @lru_cache(maxsize=1)
-def _index_tasks(home: Path, stamp: FileStamp | None) -> TaskIndex:
+def _index_stored_tasks(home: Path, stamp: FileStamp | None) -> TaskIndex:
     """The tasks of the items in a campaign's folder, whose list has this stamp."""
-    return TaskFolder.open(make_tasks_path(home)).index_tasks(Project.open(home).items)
+    return TaskFolder.open(make_task_folder_path(home)).index_tasks(Project.open(home).items)
 
 
 def create_backend_app(
@@ -152,7 +158,7 @@ def create_backend_app(
     Callers need the ``token``, which is required unless ``host`` is loopback. The ``process`` runs
     as long as the server.
     """
-    check_token(host, token)
+    check_server_token(host, token)
 
     @asynccontextmanager
     async def run_process(app: FastAPI) -> AsyncIterator[None]:
@@ -172,7 +178,7 @@ def create_backend_app(
         redirect_slashes=False,
     )
     add_error_handlers(app)
-    _add_routes(app, backend)
+    _add_backend_routes(app, backend)
     hosts = AllowedHosts.for_server(host, allow_hosts)
     return BackendGuard(
         app, AccessPolicy(key=b"", token=token, hosts=hosts, body_bytes=MAX_BODY_BYTES)
@@ -182,7 +188,7 @@ def create_backend_app(
 RequestBody = Annotated[JsonObject, Body()]
 
 
-def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
+def _add_backend_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
     @app.get("/")
     @app.get("/health")
     async def get_health() -> JsonObject:
@@ -224,7 +230,7 @@ class BackendGuard(RequestGuard):
 
     async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
-        given = find_password(headers.get("authorization", ""))
+        given = find_backend_token(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
         return await self._check_token(given, refuse(401, "the token is wrong", ask))
@@ -235,12 +241,12 @@ class BackendGuard(RequestGuard):
         return None
 
 
-def find_password(header: str) -> str:
+def find_backend_token(header: str) -> str:
     """Find the password or token in an Authorization header; empty if there is none.
 
     Example:
-        >>> find_password("Basic bGFiZWx3aXNlOnNlc2FtZQ=="), find_password("Bearer sesame")
-        ('sesame', 'sesame')
+        >>> find_backend_token("Basic bGFiZWx3aXNlOnNlc2FtZQ==")
+        'sesame'
     """
     kind, _, rest = header.partition(" ")
     if kind.lower() in ("bearer", "token"):
@@ -353,7 +359,7 @@ def serve_backend(
         backend, token=token, host=host, allow_hosts=allow_hosts, process=worker
     )
     listener = open_listener(host, port)
-    address = make_address(host, listener.getsockname()[1])
+    address = make_page_address(host, listener.getsockname()[1])
 
     def register() -> None:
         try:

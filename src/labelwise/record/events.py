@@ -226,11 +226,11 @@ _TUPLES = {
 }
 
 
-def kind_of(event: Event) -> str:
+def read_event_kind(event: Event) -> str:
     """The kind of an event, as in its JSON.
 
     Example:
-        >>> kind_of(Told(at=0.0, id=7, label="cat"))
+        >>> read_event_kind(Told(at=0.0, id=7, label="cat"))
         'told'
     """
     return _NAMES[type(event)]
@@ -253,7 +253,7 @@ def event_to_json(event: Event) -> JsonObject:
     for name in _FIELDS[kind]:
         value = getattr(event, name)
         expected, words = _FIELD_TYPES[name]
-        if not is_field_value(expected, value) or (expected == "json" and type(value) is not dict):
+        if not is_event_value(expected, value) or (expected == "json" and type(value) is not dict):
             raise BadInput(f"{name} of {kind.__name__} must be {words}; got {reprlib.repr(value)}")
         if value is not None or name not in _OMITTED:
             result[name] = value
@@ -283,7 +283,7 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
     entries = dict(value)
     number = entries.pop("format", None)
     if number != FORMAT or type(number) is not int:
-        _reject_format(number)
+        _reject_event_format(number)
     name = entries.pop("kind", None)
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -342,7 +342,7 @@ def decode_events(lines: Iterable[str], campaign: str, start: int) -> list[Event
     return events
 
 
-def _reject_format(number: object) -> NoReturn:
+def _reject_event_format(number: object) -> NoReturn:
     if type(number) is not int:
         raise StorageFailed(f"the record holds an event without a format number: {number!r}")
     raise StorageFailed(
@@ -366,29 +366,29 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _RANGES = {"seconds": (0, math.inf), "count": (0, math.inf), "id": (-(2**63), 2**63 - 1)}
 
 
-def is_field_value(kind: str, value: Any) -> bool:
+def is_event_value(kind: str, value: Any) -> bool:
     """Whether a value has a kind: a name in `_TYPES`, ``json``, or ``guess`` (label and share).
 
     ``x?`` is an x or None; ``x*`` is a tuple of x. Types are exact, so that True is not a number.
 
     Example:
-        >>> is_field_value("label", "cat"), is_field_value("label", float("nan"))
+        >>> is_event_value("label", "cat"), is_event_value("label", float("nan"))
         (True, False)
-        >>> is_field_value("id*?", (3, 5)), is_field_value("id*?", None), is_field_value("id", True)
+        >>> is_event_value("id*?", (3, 5)), is_event_value("id*?", None), is_event_value("id", True)
         (True, True, False)
     """
     if kind[-1] == "?":
-        return value is None or is_field_value(kind[:-1], value)
+        return value is None or is_event_value(kind[:-1], value)
     if kind[-1] == "*":
-        return type(value) is tuple and all(is_field_value(kind[:-1], entry) for entry in value)
+        return type(value) is tuple and all(is_event_value(kind[:-1], entry) for entry in value)
     if kind == "guess":
         pair = type(value) is tuple and len(value) == 2
-        return pair and is_field_value("label", value[0]) and is_field_value("number", value[1])
+        return pair and is_event_value("label", value[0]) and is_event_value("number", value[1])
     if kind == "json" and type(value) is dict:
         keys = all(type(key) is str for key in value)
-        return keys and all(is_field_value("json", entry) for entry in value.values())
+        return keys and all(is_event_value("json", entry) for entry in value.values())
     if kind == "json" and type(value) is list:
-        return all(is_field_value("json", entry) for entry in value)
+        return all(is_event_value("json", entry) for entry in value)
     if type(value) not in _TYPES["scalar" if kind == "json" else kind]:
         return False
     if type(value) is float and not math.isfinite(value):

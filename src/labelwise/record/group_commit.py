@@ -114,7 +114,7 @@ class SharedRecord:
             self._ledger = ledger
         except BaseException as error:
             for queued in group:
-                queued.error = _copy_error(error)
+                queued.error = _copy_commit_error(error)
             if not isinstance(error, Exception):
                 raise
         else:
@@ -150,7 +150,7 @@ class SharedRecord:
         return written
 
 
-def _copy_error(error: BaseException) -> BaseException:
+def _copy_commit_error(error: BaseException) -> BaseException:
     """Copy an error, so that several threads can raise it at the same time."""
     if isinstance(error, StorageFailed):
         return StorageFailed(*error.args)

@@ -60,7 +60,7 @@ def resolve_weighted(
     seen = {label for given in votes.values() for label in given.values()}
     if classes is not None and classes < len(seen):
         raise BadInput(f"there are {len(seen)} labels among the votes; classes is {classes}")
-    patterns = {item: _find_pattern(given) for item, given in votes.items() if given}
+    patterns = {item: _find_vote_pattern(given) for item, given in votes.items() if given}
     if not patterns:
         return WeightedLabels({}, {}, {})
     rows = _VotePatterns.from_counts(Counter(patterns.values()), max(2, len(seen)))
@@ -95,7 +95,7 @@ def estimate_reliability(
     seen = {label for given in counted for _, label in given}
     patterns: Counter[_Pattern] = Counter()
     for given, times in counted.items():
-        patterns[_find_pattern(dict(given))] += times
+        patterns[_find_vote_pattern(dict(given))] += times
     if not patterns:
         return {}
     rows = _VotePatterns.from_counts(patterns, max(2, len(seen)))
@@ -106,7 +106,7 @@ _Pattern = tuple[tuple[str, ...], tuple[int, ...]]
 """Sorted annotators, and for each the index of its label among those of the item."""
 
 
-def _find_pattern(given: Mapping[str, Label]) -> _Pattern:
+def _find_vote_pattern(given: Mapping[str, Label]) -> _Pattern:
     """The pattern of agreement on an item.
 
     The model treats all labels alike, so EM needs only the pattern, and a million items have few

@@ -21,7 +21,7 @@ from labelwise.campaign import operations
 from labelwise.campaign.history import describe_event
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
-from labelwise.record.events import Event, kind_of
+from labelwise.record.events import Event, read_event_kind
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
 from labelwise.web.leases import Visitor
@@ -58,11 +58,11 @@ _ERRORS = {
 }
 
 
-def _describe_errors(*codes: int) -> dict[int | str, JsonObject]:
+def _describe_error_statuses(*codes: int) -> dict[int | str, JsonObject]:
     return {code: {"model": bodies.Error, "description": _ERRORS[code]} for code in codes}
 
 
-async def _find_site(request: Request) -> CampaignSite:
+async def _find_campaign_site(request: Request) -> CampaignSite:
     site: CampaignSite = request.app.state.site
     return site
 
@@ -89,11 +89,11 @@ async def _read_visitor(
         ),
     ] = "",
 ) -> Visitor:
-    return Visitor(bodies.clean_name(unquote(x_annotator)), x_labelwise_page)
+    return Visitor(bodies.clean_annotator_name(unquote(x_annotator)), x_labelwise_page)
 
 
 async def _read_annotator(x_annotator: NameHeader) -> str:
-    return bodies.clean_name(unquote(x_annotator))
+    return bodies.clean_annotator_name(unquote(x_annotator))
 
 
 async def _read_optional_annotator(
@@ -101,7 +101,7 @@ async def _read_optional_annotator(
         str | None, Header(max_length=720, description="The annotator, percent-encoded.")
     ] = None,
 ) -> str | None:
-    return bodies.clean_name(unquote(x_annotator)) if x_annotator else None
+    return bodies.clean_annotator_name(unquote(x_annotator)) if x_annotator else None
 
 
 async def _document_csrf(
@@ -110,19 +110,19 @@ async def _document_csrf(
     """Document the CSRF header in OpenAPI; the guard checks it."""
 
 
-TheSite = Annotated[CampaignSite, Depends(_find_site)]
+TheSite = Annotated[CampaignSite, Depends(_find_campaign_site)]
 Annotator = Annotated[str, Depends(_read_annotator)]
 PageVisitor = Annotated[Visitor, Depends(_read_visitor)]
 OptionalAnnotator = Annotated[str | None, Depends(_read_optional_annotator)]
 ItemId = Annotated[int, InPath(ge=0, le=bodies.LARGEST_NUMBER, description="An item's id.")]
 
 reading = APIRouter(
-    prefix="/api", responses=_describe_errors(400, 401, 403, 404, 421, 422, 429, 503)
+    prefix="/api", responses=_describe_error_statuses(400, 401, 403, 404, 421, 422, 429, 503)
 )
 changing = APIRouter(
     prefix="/api",
     dependencies=[Depends(_document_csrf)],
-    responses=_describe_errors(400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 503),
+    responses=_describe_error_statuses(400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 503),
 )
 
 
@@ -139,12 +139,12 @@ def session(
     request: Request, site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
-    clean = bodies.clean_name(name) if name else None
+    clean = bodies.clean_annotator_name(name) if name else None
     settings = site.record.settings
 
     def read(ledger: Ledger) -> tuple[list[bodies.ClassChoice], int]:
         operations.check_annotator(clean or "", ledger)
-        return views.list_classes(ledger, settings), ledger.items
+        return views.list_class_choices(ledger, settings), ledger.items
 
     shown, items = site.record.look(read)
     return bodies.Session(
@@ -205,7 +205,7 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Leased
     accepted = site.accept_answers(by, (), body.count)
     if accepted.items:
         return bodies.LeasedItems(items=accepted.items)
-    held = site.record.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
+    held = site.record.look(lambda ledger: views.count_held_items(ledger, by.name, time.time()))
     return bodies.LeasedItems(items=[], held=held)
 
 
@@ -221,7 +221,7 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
     seconds = {one.id: one.seconds for one in body.labels if one.seconds is not None}
     suggested = {one.id: one.suggested for one in body.labels if one.suggested is not None}
     tell = partial(
-        operations.label_events,
+        operations.make_label_events,
         labels=given,
         by=by.name,
         seconds=seconds,
@@ -238,7 +238,7 @@ def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accept
         by,
         [body.id],
         body.lend,
-        lambda ledger, settings, now: operations.skip_events(
+        lambda ledger, settings, now: operations.make_skip_events(
             ledger, [body.id], reason=body.reason, by=by.name, now=now
         ),
     )
@@ -362,7 +362,7 @@ def history(
     shown = [
         bodies.HistoryLine(
             number=number,
-            kind=kind_of(event),
+            kind=read_event_kind(event),
             at=event.at,
             by=getattr(event, "by", None) or None,
             says=describe_event(event),

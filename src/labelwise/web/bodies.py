@@ -24,10 +24,10 @@ NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
 """One line without control characters, which could hide text in a log or a table."""
 
 
-def clean_name(given: str) -> str:
+def clean_annotator_name(given: str) -> str:
     """An annotator's name as the record keeps it.
 
-    >>> clean_name(" Jörg ")
+    >>> clean_annotator_name(" Jörg ")
     'Jörg'
     """
     name = unicodedata.normalize("NFC", given).strip()

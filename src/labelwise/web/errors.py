@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from labelwise.errors import Conflict, LabelwiseError, MissingDependency, StorageFailed, UnknownName
 from labelwise.web.security import refuse
@@ -30,9 +31,9 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as JSON."""
     app.add_exception_handler(LabelwiseError, _answer_own_error)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
     app.add_exception_handler(HTTPException, _answer_http_error)
-    app.add_exception_handler(Exception, _answer_unexpected)
+    app.add_exception_handler(Exception, _answer_unexpected_error)
 
 
 def _answer_own_error(request: Request, error: Exception) -> Response:
@@ -42,7 +43,7 @@ def _answer_own_error(request: Request, error: Exception) -> Response:
     return refuse(status, str(error))
 
 
-def _answer_invalid(request: Request, error: Exception) -> Response:
+def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     problems: dict[str, str] = {}
     for wrong in error.errors():
@@ -59,9 +60,17 @@ def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = str(error.detail)
     text = {"Not Found": "this address does not exist"}.get(detail, detail)
-    return refuse(error.status_code, text, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # Starlette names the methods of the first route at the address
+        headers["Allow"] = ", ".join(
+            method
+            for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+            for route in request.app.routes
+            if route.matches({**request.scope, "method": method})[0] is Match.FULL
+        )
+    return refuse(error.status_code, text, headers)
 
 
-def _answer_unexpected(request: Request, error: Exception) -> Response:
+def _answer_unexpected_error(request: Request, error: Exception) -> Response:
     log.error("%s %s", request.method, request.url.path, exc_info=error)
     return refuse(500, f"the server failed ({type(error).__name__}); its terminal says more")

@@ -199,7 +199,7 @@ class ItemTable:
             threading.Thread(target=self._prepare_search, daemon=True).start()
         with self._lock:
             self._update()
-            found = self._find_cached(query)
+            found = self._find_cached_items(query)
             shown = found[offset : offset + limit]
             whole = len(query.ids) == 1
             return ItemPage(total=len(found), rows=[self._show(int(item), whole) for item in shown])
@@ -215,7 +215,7 @@ class ItemTable:
         with self._lock:
             self._update()
             flags = np.zeros(len(self.status), np.uint8)
-            flags[self._find_cached(query)] |= FOUND
+            flags[self._find_cached_items(query)] |= FOUND
             flags[self.status == STATUSES.index("waiting")] |= PICKED
             names = [str(value) for value in self.classes.values]
             codes = (self.label + 1).astype(np.uint16), (self.prediction + 1).astype(np.uint16)
@@ -309,7 +309,7 @@ class ItemTable:
                 for item in np.flatnonzero(self.prediction >= 0).tolist()
             ]
 
-    def _find_cached(self, query: ItemQuery) -> Ids:
+    def _find_cached_items(self, query: ItemQuery) -> Ids:
         found = self._found.get(query)
         if found is None:
             found = self._found[query] = self._find(query)
@@ -420,12 +420,12 @@ class ItemTable:
         return [int(other) for other in same[: MOST_DUPLICATES + 1] if other != item]
 
 
-async def _find_table(request: Request) -> ItemTable:
+async def _find_item_table(request: Request) -> ItemTable:
     table: ItemTable = request.app.state.item_table
     return table
 
 
-TheTable = Annotated[ItemTable, Depends(_find_table)]
+TheTable = Annotated[ItemTable, Depends(_find_item_table)]
 Word = Annotated[str | None, Query(max_length=400)]
 Numbers = Annotated[
     str,
@@ -433,7 +433,7 @@ Numbers = Annotated[
 ]
 
 
-async def _read_query(
+async def _read_item_query(
     search: Annotated[
         str, Query(max_length=400, description="Words that must all occur in the item.")
     ] = "",
@@ -452,7 +452,7 @@ async def _read_query(
     return ItemQuery(search, show, label, prediction, by, batch, numbers, sort, descending)
 
 
-TheQuery = Annotated[ItemQuery, Depends(_read_query)]
+TheQuery = Annotated[ItemQuery, Depends(_read_item_query)]
 
 
 @reading.get("/items", summary="All items: search, filter and sort")
@@ -501,7 +501,7 @@ def send_places(
     if found is None:
         raise UnknownName("there is no map yet; GET /api/map starts its computation")
     headers = {"Cache-Control": "private, max-age=86400"} if version == str(found.version) else {}
-    return _send_bytes(found.places.T.astype("<u2").tobytes(), headers)
+    return _send_map_bytes(found.places.T.astype("<u2").tobytes(), headers)
 
 
 @reading.get(
@@ -523,10 +523,10 @@ def send_marks(table: TheTable, query: TheQuery) -> Response:
     names += b" " * (-len(names) % 4)
     columns = (marks.labels.astype("<u2"), marks.predictions.astype("<u2"), marks.flags)
     body = len(names).to_bytes(4, "little") + names
-    return _send_bytes(body + b"".join(column.tobytes() for column in columns), {})
+    return _send_map_bytes(body + b"".join(column.tobytes() for column in columns), {})
 
 
-def _send_bytes(body: bytes, headers: dict[str, str]) -> Response:
+def _send_map_bytes(body: bytes, headers: dict[str, str]) -> Response:
     return Response(body, media_type="application/octet-stream", headers=headers)
 
 
@@ -557,7 +557,7 @@ def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
     Send a suggestion that was shown with the label (``suggested``): agreement with it is biased.
     """
     wanted = dict.fromkeys(map(int, ids.split(",")))
-    allowed, says = site.record.look(judge_model)
+    allowed, says = site.record.look(judge_suggestions)
     settings = site.record.settings
     found = table.predict_items(wanted) if allowed else {}
     return Suggestions(
@@ -571,7 +571,7 @@ def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
     )
 
 
-def judge_model(ledger: Ledger) -> tuple[bool, str]:
+def judge_suggestions(ledger: Ledger) -> tuple[bool, str]:
     """Whether predictions may be preselected, and why (not)."""
     needed = (
         f"confirming needs an accuracy of {100 * FEWEST_RIGHT:.0f} % on {FEWEST_EVALUATED} "

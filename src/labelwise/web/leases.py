@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from labelwise.campaign import operations
-from labelwise.campaign.folder.missing_items import close_items
+from labelwise.campaign.folder.missing_items import close_missing_items
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Event, Lent
 from labelwise.record.ledger import Ledger
@@ -103,9 +103,9 @@ class PageLeases:
         now: float,
     ) -> tuple[list[Event], list[int]]:
         """Close items that cannot be shown any more, and lease others instead."""
-        back = operations.return_events(ledger, gone, by=by.name, now=now)
+        back = operations.make_return_events(ledger, gone, by=by.name, now=now)
         leases, ids = self.lease_items(ledger, settings, by, count, now=now, answered=gone)
-        return [*back, *close_items(ledger, gone, now), *leases], ids
+        return [*back, *close_missing_items(ledger, gone, now), *leases], ids
 
     def undo(
         self, ledger: Ledger, settings: Settings, by: Visitor, now: float
@@ -123,7 +123,7 @@ class PageLeases:
         self, ledger: Ledger, by: Visitor, ids: Collection[int] | None, now: float
     ) -> Sequence[Event]:
         """Return some leased items of a person, or all of them."""
-        events = operations.return_events(ledger, ids, by=by.name, now=now)
+        events = operations.make_return_events(ledger, ids, by=by.name, now=now)
         for item in (item for event in events for item in event.ids):
             self._held.get(by, {}).pop(item, None)
         return events
@@ -142,4 +142,4 @@ class PageLeases:
         """
         alone = self.close_page(by, ids, now=now)
         back = [item for item in alone if item not in answered]
-        return operations.return_events(ledger, back, by=by.name, now=now)
+        return operations.make_return_events(ledger, back, by=by.name, now=now)

@@ -76,14 +76,14 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    address = _parse_address(host)
+    address = _parse_ip_address(host)
     return host == "localhost" if address is None else address.is_loopback
 
 
-def check_token(host: str, token: str | None) -> None:
+def check_server_token(host: str, token: str | None) -> None:
     """Reject a public address without a token, and a token that is easy to guess.
 
-    >>> check_token("127.0.0.1", None)
+    >>> check_server_token("127.0.0.1", None)
     """
     if token is None and not is_loopback(host):
         raise BadInput(
@@ -114,7 +114,7 @@ class AllowedHosts:
     def for_server(cls, host: str, also: Iterable[str] = ()) -> "AllowedHosts":
         """The names of a server that listens on ``host``, and others that lead to it."""
         names = {host.lower(), *(name.lower() for name in also)}
-        address = _parse_address(host)
+        address = _parse_ip_address(host)
         wildcard = address is not None and address.is_unspecified
         if is_loopback(host) or wildcard:
             names |= {"localhost", "127.0.0.1", "::1"}
@@ -126,10 +126,10 @@ class AllowedHosts:
         """Whether a Host header, with or without a port, names this server."""
         found = _HOST.fullmatch(host)
         name = (found[1] or found[2]).lower() if found else ""
-        return name in self.names or (self.any_address and _parse_address(name) is not None)
+        return name in self.names or (self.any_address and _parse_ip_address(name) is not None)
 
 
-def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -206,7 +206,7 @@ class AccessPolicy:
         """The cookie of a visitor who gave a token before: `pass_code` or `owner_code`."""
         cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
         codes = (self.pass_code, self.owner_code)
-        return next((code for code in codes if _are_equal(cookie, code)), None)
+        return next((code for code in codes if _are_secrets_equal(cookie, code)), None)
 
     def is_owner(self, headers: Headers, client: str, server: str) -> bool:
         """Whether a request may change settings.
@@ -216,8 +216,10 @@ class AccessPolicy:
         """
         if self.token is None:
             return (is_loopback(client) or client == server) and "x-forwarded-for" not in headers
-        given = _read_bearer(headers) or ""
-        return self.find_pass(headers) == self.owner_code or _are_equal(given, self.owner_token)
+        given = _read_bearer_token(headers) or ""
+        return self.find_pass(headers) == self.owner_code or _are_secrets_equal(
+            given, self.owner_token
+        )
 
     def _sign_text(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
@@ -268,11 +270,11 @@ class RequestGuard:
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
         known = self._policy.find_pass(headers)
         code = known or self._policy.pass_code
-        if asked and _are_equal(asked, self._policy.owner_token):
+        if asked and _are_secrets_equal(asked, self._policy.owner_token):
             code = self._policy.owner_code
         if known is not None:
             return self._give_cookie(scope, code) if asked else None
-        given = _read_bearer(headers) or asked
+        given = _read_bearer_token(headers) or asked
         if not given:
             return _refuse_visitor(
                 scope, "this server needs its token; open the address with ?token= in it"
@@ -286,7 +288,7 @@ class RequestGuard:
     async def _check_token(self, given: str, wrong: Response) -> Response | None:
         """The response to a token: ``wrong``, or that there were too many; None if it is right."""
         tokens = (self._policy.token or "", self._policy.owner_token)
-        right = any([_are_equal(given, token) for token in tokens])
+        right = any([_are_secrets_equal(given, token) for token in tokens])
         if right and len(given) >= LONG_TOKEN:
             return None
         times, now = self._wrong_tokens, time.monotonic()
@@ -337,7 +339,7 @@ class RequestGuard:
                 403, f"the call comes from {origin[:100]!r}; open the page on this server"
             )
         given = headers.get(CSRF_HEADER, "")
-        if changes and not _are_equal(given, self._policy.csrf_code):
+        if changes and not _are_secrets_equal(given, self._policy.csrf_code):
             return refuse(403, f"{CSRF_HEADER} is missing or old; get it from /api/session")
         return None
 
@@ -370,12 +372,12 @@ class RequestGuard:
         return None, replay_body
 
 
-def _are_equal(given: str, secret: str) -> bool:
+def _are_secrets_equal(given: str, secret: str) -> bool:
     """Compare in constant time."""
     return hmac.compare_digest(given.encode(), secret.encode())
 
 
-def _read_bearer(headers: Headers) -> str | None:
+def _read_bearer_token(headers: Headers) -> str | None:
     """The token of the Authorization header, or None."""
     given = headers.get("authorization", "")
     return given[7:].strip() if given[:7].lower() == "bearer " else None

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
-from labelwise.web.address import make_address
+from labelwise.web.address import make_page_address
 from labelwise.web.app import create_app
 from labelwise.web.errors import log
 
@@ -50,7 +50,7 @@ def serve(
     listener = open_listener(host, port)
     owner_token = None if token is None else app.site.policy.owner_token
     port = listener.getsockname()[1]
-    addresses = [make_address(host, port, one) for one in (token, owner_token)]
+    addresses = [make_page_address(host, port, one) for one in (token, owner_token)]
     server = AnnouncingServer(
         app,
         on_ready=lambda: ready(*addresses) if ready else None,

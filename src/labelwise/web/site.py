@@ -9,7 +9,7 @@ from contextlib import suppress
 from starlette.concurrency import run_in_threadpool
 
 from labelwise.campaign import export
-from labelwise.campaign.folder.missing_items import find_missing
+from labelwise.campaign.folder.missing_items import find_missing_items
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
@@ -106,14 +106,14 @@ class CampaignSite:
 
         def read(ledger: Ledger) -> bodies.State:
             if self._state is None or self._state.length != ledger.length:
-                self._state = views.show_state(ledger, self.record.settings_of(ledger))
+                self._state = views.show_campaign_state(ledger, self.record.settings_of(ledger))
             if by is None:
                 return self._state
             work = ledger.per_annotator.get(by, AnnotatorWork())
             return self._state.model_copy(update={"you": views.show_annotator(by, work)})
 
         found = self.record.look(read)
-        return views.add_report(
+        return views.add_worker_report(
             found, report, trains=self.background is not None, version=f"{found.length}.{changes}"
         )
 
@@ -164,7 +164,7 @@ class CampaignSite:
         replaced. The files are checked outside of the record's lock, because a disk may be slow.
         """
         for _ in range(REPLACEMENTS):
-            gone = find_missing(self.project.items, [item for item, _ in leased])
+            gone = find_missing_items(self.project.items, [item for item, _ in leased])
             if not gone:
                 break
             leased = self._replace_missing(by, gone, len(leased))
@@ -172,13 +172,13 @@ class CampaignSite:
             # Items that wait for other annotators may be missing too.
             self._next_search = time.monotonic() + MISSING_INTERVAL
             if gone := self.project.close_missing(self.record):
-                _log_missing(gone)
+                _log_missing_items(gone)
         return [views.show_item(self.project, item, pick) for item, pick in leased]
 
     def _replace_missing(
         self, by: Visitor, gone: Collection[int], count: int
     ) -> list[views.LeasedItem]:
-        _log_missing(gone)
+        _log_missing_items(gone)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.LeasedItem]]:
             settings = self.record.settings_of(ledger)
@@ -197,7 +197,7 @@ class CampaignSite:
         return export.encode_table(f".{format}", export.COLUMNS, rows, spreadsheet=spreadsheet)
 
 
-def _log_missing(gone: Collection[int]) -> None:
+def _log_missing_items(gone: Collection[int]) -> None:
     log.warning("closed items whose files are missing: %s", ", ".join(map(str, gone)))
 
 
@@ -227,7 +227,7 @@ class StateWatch:
                         self._looked_at = time.monotonic()
                         with suppress(LabelwiseError):  # the requests themselves will report it
                             self._version = await run_in_threadpool(self._look)
-                    order = compare_versions(self._version, seen) if self._version else 0
+                    order = compare_state_versions(self._version, seen) if self._version else 0
                     if order > 0 or (order < 0 and self._looked_at > began):
                         return
                     with suppress(TimeoutError):
@@ -238,12 +238,12 @@ class StateWatch:
         self._closed.set()
 
 
-def compare_versions(version: str, seen: str) -> int:
+def compare_state_versions(version: str, seen: str) -> int:
     """1 if a version is later than the one that a page has seen, -1 if earlier, 0 if equal.
 
     A version is ``length.changes``; if the page only knows the length, the rest is not compared.
 
-    >>> [compare_versions("12.3", seen) for seen in ("12", "12.2", "12.4", "13")]
+    >>> [compare_state_versions("12.3", seen) for seen in ("12", "12.2", "12.4", "13")]
     [0, 1, -1, -1]
     """
     before = [int(part) for part in seen.split(".")]

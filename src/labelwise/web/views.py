@@ -13,7 +13,7 @@ from labelwise.campaign.evaluation import (
     ModelEvaluation,
     ModelQuality,
     learning_curve,
-    read_quality,
+    read_model_quality,
 )
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.missing_items import annotators, list_closed_items
@@ -78,7 +78,7 @@ def make_image_address(item: int) -> str:
     return f"/api/items/{item}/image"
 
 
-def count_held(ledger: Ledger, by: str, now: float) -> bodies.Held:
+def count_held_items(ledger: Ledger, by: str, now: float) -> bodies.Held:
     """Holders of the items that wait for a label, among the first `MOST_HELD`."""
     others = answered = 0
     for item in islice(ledger.waiting, MOST_HELD):
@@ -90,7 +90,7 @@ def count_held(ledger: Ledger, by: str, now: float) -> bodies.Held:
     return bodies.Held(others=others, answered=answered)
 
 
-def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
+def list_class_choices(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
     """The classes of the campaign, or those that were used so far, with their keys.
 
     Classes whose names are digits have these as their keys.
@@ -110,7 +110,7 @@ def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]
     ]
 
 
-def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
+def show_campaign_state(ledger: Ledger, settings: Settings) -> bodies.State:
     """The progress of the campaign, the same for all requests."""
     advice = advise_campaign(ledger, settings)
     return bodies.State(
@@ -140,7 +140,7 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
     )
 
 
-def add_report(
+def add_worker_report(
     state: bodies.State, report: WorkerReport, *, trains: bool, version: str
 ) -> bodies.State:
     """Add the last report of the background process."""
@@ -218,7 +218,7 @@ def _show_evaluation(ledger: Ledger) -> bodies.EvaluationState | None:
 
 def show_quality(ledger: Ledger) -> bodies.QualityState:
     """Confusions and calibration of the last model."""
-    found = read_quality(ledger)
+    found = read_model_quality(ledger)
     if found.labels < FEWEST_EVALUATED:
         found = ModelQuality(found.source, found.labels)
     return bodies.QualityState(

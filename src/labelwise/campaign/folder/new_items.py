@@ -48,14 +48,14 @@ def find_new_images(folder: Path, known: Iterable[Mapping[str, Any]]) -> NewItem
     current = set(found.paths)
     new = [path for path in found.paths if path not in before]
     if not current and not before:
-        some = f"; it has {_format_counts(found.others)}" if found.others else ""
+        some = f"; it has {_format_ending_counts(found.others)}" if found.others else ""
         broken = f"; {len(found.refused)} links lead out of it" if found.refused else ""
         raise BadInput(f"{folder} has no images{some}{broken}")
     missing = [item for path, item in before.items() if path not in current]
     folders = len({path.rpartition("/")[0] for path in new})
     notes = [f"{len(new):,} pictures" + (f" in {folders:,} folders" if folders > 1 else "")]
     if found.others:
-        notes.append(f"left out, not images: {_format_counts(found.others)}")
+        notes.append(f"left out, not images: {_format_ending_counts(found.others)}")
     return NewItems("images", [{"path": path} for path in new], new, missing, found.refused, notes)
 
 
@@ -97,18 +97,18 @@ def find_new_rows(
         _reject_changed_rows(path, known, entries, chosen)
     before: dict[bytes, list[int]] = {}
     for item, entry in enumerate(known):
-        before.setdefault(_hash_entry(entry, chosen), []).append(item)
+        before.setdefault(_hash_item_entry(entry, chosen), []).append(item)
     for items in before.values():
         items.reverse()
     new = []
     for place, entry in enumerate(entries):
-        same = before.get(_hash_entry(entry, chosen))
+        same = before.get(_hash_item_entry(entry, chosen))
         if same:
             same.pop()
         else:
             new.append(place)
     missing = sorted(item for items in before.values() for item in items)
-    broken = {f"row {place + 1}": _find_problem(entries[place], values[place]) for place in new}
+    broken = {f"row {place + 1}": _find_row_problem(entries[place], values[place]) for place in new}
     broken = {name: reason for name, reason in broken.items() if reason}
     usable = [place for place in new if f"row {place + 1}" not in broken]
     kept = [entries[place] for place in usable]
@@ -125,9 +125,9 @@ def _reject_changed_rows(
     entries: Iterable[Mapping[str, Any]],
     chosen: ChosenColumns,
 ) -> None:
-    hashes = {entry["key"]: _hash_entry(entry, chosen) for entry in known}
+    hashes = {entry["key"]: _hash_item_entry(entry, chosen) for entry in known}
     for entry in entries:
-        if hashes.get(entry["key"], b"") not in (b"", _hash_entry(entry, chosen)):
+        if hashes.get(entry["key"], b"") not in (b"", _hash_item_entry(entry, chosen)):
             raise BadInput(
                 f"the row of {path} with the id {entry['key']!r} differs from the one that was "
                 "added to the campaign; give a changed row a new id"
@@ -139,7 +139,7 @@ def _reject_mixed_columns(
 ) -> None:
     """Reject numbers next to texts, such as the id and date of reviews, as the items."""
     others = [name for name in table if name not in chosen.numeric and name not in without]
-    prose = [name for name in others if _is_prose(table[name])]
+    prose = [name for name in others if _is_prose_column(table[name])]
     if prose:
         raise BadInput(
             f"{path} has texts ({abbreviate_names(prose)}) and numbers "
@@ -148,14 +148,14 @@ def _reject_mixed_columns(
         )
 
 
-def _is_prose(values: Sequence[Any]) -> bool:
+def _is_prose_column(values: Sequence[Any]) -> bool:
     """Whether a column contains sentences: five words on average, mostly different."""
     texts = [value for value in values if isinstance(value, str)]
     words = sum(len(text.split()) for text in texts)
     return words >= 5 * len(values) and len(set(texts)) > len(values) / 2
 
 
-def _find_problem(entry: Mapping[str, Any], value: Any) -> str:
+def _find_row_problem(entry: Mapping[str, Any], value: Any) -> str:
     """The problem with a row, or an empty text."""
     if "text" not in entry:
         return "" if np.isfinite(value).all() else "an infinite number"
@@ -168,7 +168,7 @@ def _find_problem(entry: Mapping[str, Any], value: Any) -> str:
     return ""
 
 
-def _hash_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
+def _hash_item_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
     """The identity of an item of a table; spaces around a text do not count."""
     numbers = [] if chosen.text else [entry["row"].get(name) for name in chosen.columns]
     known = entry["text"].strip() if chosen.text else numbers
@@ -185,7 +185,7 @@ def _to_json_row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _format_counts(others: Mapping[str, int]) -> str:
+def _format_ending_counts(others: Mapping[str, int]) -> str:
     most = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))
     words = [f"{count:,} {ending}" for ending, count in most[:5]]
     return ", ".join(words) + (", ..." if len(most) > 5 else "")

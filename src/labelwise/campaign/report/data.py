@@ -14,8 +14,8 @@ from labelwise.campaign.evaluation import (
     ModelScore,
     learning_curve,
     list_suspicious_labels,
-    read_quality,
-    read_score,
+    read_model_quality,
+    read_model_score,
 )
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import CampaignItems
@@ -148,8 +148,8 @@ def collect_report(
         )
         for pair in together.pairs
     ]
-    quality = read_quality(ledger)
-    confusion_head, confusions = _confusion_rows(quality)
+    quality = read_model_quality(ledger)
+    confusion_head, confusions = _collect_confusion_rows(quality)
     error = quality.calibration_error
     return ReportData(
         name=name,
@@ -162,25 +162,27 @@ def collect_report(
         is_regression=settings.regression,
         measured=(found[-1].evaluated or 0) if found and metric != "prequential" else 0,
         points=tuple(found),
-        trainings=_training_rows(ledger.trainings, metric),
+        trainings=_collect_training_rows(ledger.trainings, metric),
         growth=_collect_growth(events),
-        balance=_count_ranges(labels) if settings.regression else _count_classes(labels, settings),
+        balance=_count_report_ranges(labels)
+        if settings.regression
+        else _count_report_classes(labels, settings),
         confusion_head=confusion_head,
         confusions=confusions,
-        reliability=_reliability_rows(quality),
+        reliability=_collect_reliability_rows(quality),
         calibration=""
         if error is None
         else f"on average, confidence and accuracy differ by {format_percent(error)}",
         suspicious=_collect_suspicious(ledger, show_item, picks),
-        annotators=_annotator_rows(ledger, events, together.reliability),
+        annotators=_collect_annotator_rows(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
         pairs=tuple(pairs),
         surprises=_collect_surprises(ledger, labels, show_item, picks)
         if not settings.regression
         else (),
         picks=_collect_batches(ledger, labels, show_item, picks),
-        costs=_cost_rows(ledger, settings),
-        settings=_setting_rows(settings),
+        costs=_collect_cost_rows(ledger, settings),
+        settings=_collect_setting_rows(settings),
         version=metadata.version("labelwise"),
         made=now(),
     )
@@ -196,7 +198,7 @@ def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
     return (found.says, *ahead, *judged)
 
 
-def _cost_rows(ledger: Ledger, settings: Settings) -> Rows:
+def _collect_cost_rows(ledger: Ledger, settings: Settings) -> Rows:
     cost = campaign_cost(ledger, settings)
     rows: list[tuple[str, str, float | None]] = [
         ("labels", f"{cost.labels:,}", settings.budget_labels)
@@ -230,29 +232,31 @@ def _collect_tiles(ledger: Ledger, labels: int) -> Rows:
     return tuple(tiles)
 
 
-def _training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
+def _collect_training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
     """Number, training and held-out labels, score and its interval, and time of every model."""
     rows = []
     for training in trainings:
-        found, score = ModelEvaluation.from_training(training), read_score(training, metric)
+        found, score = ModelEvaluation.from_training(training), read_model_score(training, metric)
         shown, ends = found.describe_progress() if found.held_out else "–", "–"
         if score is not None:
-            shown = _format_value(score.value, metric)
+            shown = _format_report_score(score.value, metric)
             if score.low is not None and score.high is not None:
-                ends = " to ".join(_format_value(end, metric) for end in (score.low, score.high))
+                ends = " to ".join(
+                    _format_report_score(end, metric) for end in (score.low, score.high)
+                )
         counts = (f"{found.training_labels:,}", f"{found.held_out:,}")
         balanced, f1 = found.balanced_accuracy, found.macro_f1
-        others = () if metric == "mse" else (_format_share(balanced), _format_number(f1))
+        others = () if metric == "mse" else (_format_report_share(balanced), _format_number(f1))
         seconds = f"{training.seconds:.1f} s"
         rows.append((f"{training.number}", *counts, shown, ends, *others, seconds))
     return tuple(rows)
 
 
-def _format_value(value: float, metric: str) -> str:
+def _format_report_score(value: float, metric: str) -> str:
     return f"{value:.4g}" if metric == "mse" else format_percent(value)
 
 
-def _format_share(value: float | None) -> str:
+def _format_report_share(value: float | None) -> str:
     return "–" if value is None else format_percent(value)
 
 
@@ -274,13 +278,13 @@ def _collect_growth(events: Iterable[Event]) -> tuple[tuple[float, int], ...]:
     return tuple(steps[place] for place in places)
 
 
-def _count_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int], ...]:
+def _count_report_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int], ...]:
     counts = Counter({str(label): 0 for label in settings.classes or ()})
     counts.update(str(label) for label in labels.values())
     return tuple(counts.most_common()) if labels else ()
 
 
-def _confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
+def _collect_confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
     """Head and rows of the confusion matrix; of many classes only the most frequent confusion."""
     names, counts = [str(label) for label in found.classes], found.confusions
     wide, rows = len(names) > _MAX_COLUMNS, []
@@ -296,7 +300,7 @@ def _confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
     return ("label", "labels", "accuracy", *columns), tuple(rows)
 
 
-def _reliability_rows(quality: ModelQuality) -> Rows:
+def _collect_reliability_rows(quality: ModelQuality) -> Rows:
     """Confidence, share right and number of labels of each range of confidence."""
     return tuple(
         (format_percent(sure), format_percent(right), f"{count:,}")
@@ -316,7 +320,7 @@ def _collect_suspicious(
     return tuple(picks)
 
 
-def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
+def _count_report_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
     values = [float(value) for value in labels.values()]
     if not values:
         return ()
@@ -331,7 +335,7 @@ def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _annotator_rows(
+def _collect_annotator_rows(
     ledger: Ledger, events: Iterable[Event], reliability: Mapping[str, float]
 ) -> Rows:
     """Labels, skips, time and estimated share of correct labels of every annotator."""
@@ -347,7 +351,7 @@ def _annotator_rows(
             f"{work.skips:,}",
             f"{statistics.median(took[by]):.1f}" if took[by] else "–",
             f"{work.seconds / 3600:.2f}",
-            _format_share(reliability.get(by)),
+            _format_report_share(reliability.get(by)),
         )
         for by, work in sorted(known, key=lambda entry: (-entry[1].labels, entry[0]))
     )
@@ -368,7 +372,7 @@ def _collect_surprises(
                 wrong.append((-guess[1], item, batch.asked, rank))
     wrong.sort(key=lambda entry: entry[:2])
     return tuple(
-        _describe_pick(labels, asked, rank, show_item) for _, _, asked, rank in wrong[:count]
+        _report_pick(labels, asked, rank, show_item) for _, _, asked, rank in wrong[:count]
     )
 
 
@@ -381,9 +385,7 @@ def _collect_batches(
         chosen = [
             rank for rank, item in enumerate(batch.asked.ids) if item not in batch.asked.validation
         ]
-        picks = tuple(
-            _describe_pick(labels, batch.asked, rank, show_item) for rank in chosen[:count]
-        )
+        picks = tuple(_report_pick(labels, batch.asked, rank, show_item) for rank in chosen[:count])
         if picks:
             shown.append(BatchPicks(batch.number, batch.asked.strategy, picks))
         if len(shown) == 3:
@@ -391,7 +393,7 @@ def _collect_batches(
     return tuple(shown)
 
 
-def _describe_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem) -> ReportedPick:
+def _report_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem) -> ReportedPick:
     item = asked.ids[rank]
     shown, picture = show_item(item)
     label = labels.get(item)
@@ -407,7 +409,7 @@ def _describe_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem)
     )
 
 
-def _setting_rows(settings: Settings) -> Rows:
+def _collect_setting_rows(settings: Settings) -> Rows:
     shown = []
     for name, value in settings.to_dict().items():
         if value is None or value == {}:

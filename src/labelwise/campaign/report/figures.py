@@ -33,11 +33,11 @@ def escape_svg(value: object) -> str:
     return html.escape(replace_unprintable(str(value)))
 
 
-def choose_ticks(low: float, high: float, count: int = 5) -> list[float]:
+def choose_axis_ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers in a range: steps of 1, 2 or 5 times a power of ten.
 
     Example:
-        >>> choose_ticks(0, 100)
+        >>> choose_axis_ticks(0, 100)
         [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
     """
     span = (high - low) / max(count, 1)
@@ -56,19 +56,21 @@ def draw_curve(points: Sequence[ModelScore], *, is_share: bool) -> str:
     unit = " %" if is_share else ""
     lows = [scale * (p.value if p.low is None else p.low) for p in points]
     highs = [scale * (p.value if p.high is None else p.high) for p in points]
-    bottom, top = _pad_range(min(lows), max(highs), (0.0, 100.0) if is_share else (0.0, math.inf))
-    axes = _Axes(_find_extent([float(p.labels) for p in points]), (bottom, top))
+    bottom, top = _pad_axis_range(
+        min(lows), max(highs), (0.0, 100.0) if is_share else (0.0, math.inf)
+    )
+    axes = _Axes(_find_axis_extent([float(p.labels) for p in points]), (bottom, top))
     parts = [axes.draw_grid("labels", unit)]
     if any(p.low is not None for p in points):
         band = [axes.locate(p.labels, v) for p, v in zip(points, highs, strict=True)]
         band += [axes.locate(p.labels, v) for p, v in zip(points[::-1], lows[::-1], strict=True)]
         if len(points) > 1:
-            parts.append(f'<polygon class="band" points="{_format_points(band)}"/>')
+            parts.append(f'<polygon class="band" points="{_format_svg_points(band)}"/>')
         else:
             (x, y), (_, end) = band
             parts.append(f'<path class="whisker" d="M{x:.1f} {y:.1f}V{end:.1f}"/>')
     line = [axes.locate(p.labels, scale * p.value) for p in points]
-    parts.append(f'<polyline class="curve" points="{_format_points(line)}"/>')
+    parts.append(f'<polyline class="curve" points="{_format_svg_points(line)}"/>')
     for point, (x, y) in zip(points, line, strict=True):
         said = f"{point.labels:,} labels: {_format_number(scale * point.value)}{unit}"
         if point.low is not None and point.high is not None:
@@ -82,7 +84,8 @@ def draw_curve(points: Sequence[ModelScore], *, is_share: bool) -> str:
 def draw_growth(times: Sequence[float], counts: Sequence[int]) -> str:
     """Draw the number of labels over time: a step at every time."""
     axes = _Axes(
-        _find_extent(list(times)), (0.0, _pad_range(0.0, float(max(counts)), (0, math.inf))[1])
+        _find_axis_extent(list(times)),
+        (0.0, _pad_axis_range(0.0, float(max(counts)), (0, math.inf))[1]),
     )
     x, y = axes.locate(times[0], 0)
     path = [f"M{x:.1f} {y:.1f}"]
@@ -113,7 +116,7 @@ class _Axes:
     def draw_grid(self, name: str, unit: str, *, times: bool = False) -> str:
         """Draw grid lines, numbers and the name of the axis."""
         parts = []
-        for value in choose_ticks(*self.up, count=4):
+        for value in choose_axis_ticks(*self.up, count=4):
             y = self.locate(self.across[0], value)[1]
             parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}"/>')
             words = f"{_format_number(value)}{unit}"
@@ -130,7 +133,7 @@ class _Axes:
                     f"{format_time(value)}</text>"
                 )
             return "".join(parts)
-        for value in choose_ticks(*self.across):
+        for value in choose_axis_ticks(*self.across):
             if value != int(value):
                 continue
             x = self.locate(value, self.up[0])[0]
@@ -158,13 +161,13 @@ def format_time(at: float) -> str:
         return f"{at:g}"
 
 
-def _pad_range(low: float, high: float, limits: tuple[float, float]) -> tuple[float, float]:
+def _pad_axis_range(low: float, high: float, limits: tuple[float, float]) -> tuple[float, float]:
     """Add a margin to a range, within limits."""
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     return max(limits[0], low - margin), min(limits[1], high + margin)
 
 
-def _find_extent(values: Sequence[float]) -> tuple[float, float]:
+def _find_axis_extent(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     return (low, high) if high > low else (low - 1, high + 1)
 
@@ -175,7 +178,7 @@ def _format_number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _format_points(places: Sequence[tuple[float, float]]) -> str:
+def _format_svg_points(places: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 

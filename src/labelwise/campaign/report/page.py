@@ -48,7 +48,7 @@ def render_report(report: ReportData) -> str:
         curve=curve,
         curve_caption=_caption_curve(report),
         growth=growth,
-        balance=_list_bars(report.balance),
+        balance=_list_balance_bars(report.balance),
         balance_caption=_caption_balance(report),
         made=format_time(report.made),
         percent=format_percent,
@@ -67,7 +67,7 @@ def _caption_curve(report: ReportData) -> str:
     )
 
 
-def _list_bars(balance: Sequence[tuple[str, int]]) -> list[tuple[str, float, str]]:
+def _list_balance_bars(balance: Sequence[tuple[str, int]]) -> list[tuple[str, float, str]]:
     """Name, length in per cent and note of each bar; the last one stands for all further ones."""
     entries, rest = list(balance[:_MAX_BARS]), balance[_MAX_BARS:]
     if rest:
