@@ -135,7 +135,7 @@ def is_owner(request: Request) -> bool:
 
 
 @reading.get("/session", summary="The campaign, its classes, and the code for changes")
-def session(
+def get_session(
     request: Request, site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
@@ -168,7 +168,7 @@ def session(
 
 
 @reading.get("/state", summary="The progress of the campaign")
-async def state(
+async def get_state(
     site: TheSite,
     by: OptionalAnnotator,
     since: Annotated[
@@ -190,13 +190,13 @@ async def state(
 
 
 @reading.get("/quality", summary="Confusion matrix and calibration of the last model")
-def quality(site: TheSite) -> bodies.QualityState:
+def get_quality(site: TheSite) -> bodies.QualityState:
     """Measured on labels that the model was not trained on; empty before the first model."""
     return site.record.look(views.show_quality)
 
 
 @changing.post("/lend", summary="Lease items to label")
-def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.LeasedItems:
+def post_lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.LeasedItems:
     """Items for this annotator; nobody else gets them until the lease expires.
 
     Items that the annotator holds already come first. There are fewer, or none, if no more wait;
@@ -210,7 +210,7 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Leased
 
 
 @changing.post("/labels", summary="Give labels and lease the next items, in one step")
-def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Accepted:
+def post_labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Accepted:
     """Record labels, all or none; another label by the same annotator replaces their last.
 
     A call whose answer was lost can be repeated: labels that stand are not recorded again.
@@ -232,7 +232,7 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
 
 
 @changing.post("/skip", summary="Skip an item, with a reason")
-def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
+def post_skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
     """The item needs no label until someone labels it or the skip is undone."""
     return site.accept_answers(
         by,
@@ -245,7 +245,7 @@ def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accept
 
 
 @changing.post("/undo", summary="Withdraw your last label or skip")
-def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
+def post_undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
     """Return the item and lease it again; null if there is nothing to undo."""
 
     def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.LeasedItem | None]:
@@ -257,7 +257,7 @@ def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undon
 
 
 @changing.post("/return", summary="Return leased items without a label")
-def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
+def post_return(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
     """Other annotators can lease them at once."""
     return site.commit_events(
         lambda ledger, now: site.leases.return_items(ledger, by, body.ids, now)
@@ -265,7 +265,7 @@ def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies
 
 
 @changing.post("/leave", summary="Report that a page is closed: its leases are returned")
-def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done:
+def post_leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done:
     """Return what this page (``X-Labelwise-Page``) has leased and not answered.
 
     Items that another page of the same annotator holds stay leased. The page leases nothing any
@@ -287,7 +287,7 @@ def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done
         304: {"description": "It has not changed since If-None-Match.", "content": {}},
     },
 )
-def image(site: TheSite, request: Request, id: ItemId) -> Response:
+def get_image(site: TheSite, request: Request, id: ItemId) -> Response:
     """The original file; it must be in the campaign's folder."""
     if site.project.kind != "images":
         raise UnknownName(f"the items of {site.project.name!r} have no pictures")
@@ -308,7 +308,7 @@ def image(site: TheSite, request: Request, id: ItemId) -> Response:
 
 
 @reading.get("/items/{id}/guess", summary="The model's prediction for an item")
-def guess(site: TheSite, id: ItemId) -> bodies.Guess:
+def get_guess(site: TheSite, id: ItemId) -> bodies.Guess:
     """Shown only on request, since it biases annotators. 404 if there is none."""
     pick = site.record.look(lambda ledger: ledger.pick_of(id))
     found = pick and pick.entry(pick.asked.guesses)
@@ -318,7 +318,7 @@ def guess(site: TheSite, id: ItemId) -> bodies.Guess:
 
 
 @reading.get("/disagreements", summary="Items that people label differently")
-def disagreements(
+def get_disagreements(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=500)] = 100
 ) -> list[bodies.DisagreementOut]:
     """Open disagreements, oldest first."""
@@ -339,20 +339,20 @@ def disagreements(
 
 
 @changing.post("/resolve", summary="Resolve a disagreement")
-def resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
+def post_resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
     """This label overrides all votes."""
     site.record.resolve({body.id: body.label}, by=by)
     return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
 
 
 @changing.post("/train", summary="Train now, or again after a failure", status_code=202)
-def train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.OrderedTraining:
+def post_train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.OrderedTraining:
     """The background process trains on the labels so far; /api/state shows its progress."""
     return bodies.OrderedTraining(asked=site.order_training())
 
 
 @reading.get("/history", summary="The last events of the record, newest first")
-def history(
+def get_history(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> list[bodies.HistoryLine]:
     """Event, annotator and time."""
@@ -383,7 +383,7 @@ def history(
         }
     },
 )
-def export(
+def get_export(
     site: TheSite,
     format: bodies.ExportFormat = "csv",
     spreadsheet: Annotated[

@@ -81,7 +81,7 @@ def _check_campaign_owner(request: Request) -> None:
 
 
 @reading.get("/settings", summary="The settings that the page can change")
-def show_settings(site: TheSite) -> SettingsOut:
+def get_settings(site: TheSite) -> SettingsOut:
     """The settings, and the strategies that the campaign's model can serve."""
     settings = site.record.settings
     return SettingsOut(
@@ -115,7 +115,7 @@ def _summarize_strategy_module(name: str) -> str:
 
 
 @changing.post("/settings", summary="Change settings")
-def change_settings(
+def post_settings(
     request: Request, site: TheSite, by: Annotator, body: SettingsBody
 ) -> bodies.Done:
     """Only the owner can. Existing batches stay as they are."""
@@ -131,7 +131,7 @@ def change_settings(
 
 
 @changing.post("/classes", summary="Add, describe, rename or merge a class")
-def change_class(request: Request, site: TheSite, by: Annotator, body: ClassBody) -> bodies.Done:
+def post_classes(request: Request, site: TheSite, by: Annotator, body: ClassBody) -> bodies.Done:
     """Anyone can add a class; the owner can also describe, rename and merge them."""
     settings = site.record.settings
     known = {str(one) for one in settings.classes or ()}
@@ -180,7 +180,7 @@ class PersonBody(bodies.RequestBody):
 
 
 @changing.post("/people", summary="Remove an annotator, or let them in again")
-def change_person(request: Request, site: TheSite, by: Annotator, body: PersonBody) -> bodies.Done:
+def post_people(request: Request, site: TheSite, by: Annotator, body: PersonBody) -> bodies.Done:
     """Their leases are returned and their labels stay. Only the owner can."""
     _check_campaign_owner(request)
     act = site.record.remove_annotator if body.removed else site.record.admit_annotator
@@ -195,7 +195,7 @@ class AddedItems(BaseModel):
 
 
 @changing.post("/upload", summary="Add a file with new items")
-async def upload(
+async def post_upload(
     request: Request,
     site: TheSite,
     by: Annotator,
@@ -216,7 +216,7 @@ async def upload(
     response_class=Response,
     responses={200: {"description": "For labelwise.load_model.", "content": {ZIP: {}}}},
 )
-def download_model(site: TheSite) -> Response:
+def get_model(site: TheSite) -> Response:
     """Encoder reference, head and classes, as ``labelwise train --save`` writes them."""
     from labelwise.campaign.trained_model import (
         zip_trained_model,
@@ -227,7 +227,7 @@ def download_model(site: TheSite) -> Response:
 
 
 @reading.get("/invitation", summary="Addresses of the page for other people")
-def invite(request: Request, site: TheSite) -> Invitation:
+def get_invitation(request: Request, site: TheSite) -> Invitation:
     """The addresses contain the token, which the caller has shown already."""
     token, name = site.policy.token, request.url.hostname or ""
     if token is None or (is_loopback(name) and not site.policy.hosts.any_address):
