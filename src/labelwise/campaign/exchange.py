@@ -14,11 +14,11 @@ Images are named by their paths in the campaign's folder of images.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from labelwise.errors import BadInput, LabelwiseError, require_extra
-from labelwise.files import JsonObject, write_json, write_text
+from labelwise.files import Json, JsonObject, write_json, write_text
 
 EXCHANGE_FORMATS = {"coco": ".json", "cvat": ".xml", "fiftyone": ".json"}
 """Endings of the files by format."""
@@ -150,7 +150,7 @@ def _read_cvat_labels(root: ElementTree.Element) -> Iterable[ImageLabel]:
             yield ImageLabel(image.attrib["name"], tag.attrib["label"])
 
 
-def _read_coco_or_fiftyone_labels(content: Any) -> Iterable[ImageLabel]:
+def _read_coco_or_fiftyone_labels(content: Json) -> Iterable[ImageLabel]:
     if "labels" in content:
         classes = content.get("classes")
         for name, entry in content["labels"].items():

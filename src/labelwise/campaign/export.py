@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
-from labelwise.files import JsonObject, check_output_path, write_atomically
+from labelwise.files import Json, JsonObject, check_output_path, write_atomically
 from labelwise.pool.sources.parquet import import_pyarrow
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
@@ -43,7 +43,7 @@ FORMATS = (*TABLE_FORMATS, ".json")
 
 def label_rows(
     ledger: Ledger, labels: Mapping[int, Label], events: Iterable[Event], describe: Describe
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """One row per labelled item, by id.
 
     ``labels`` are those of `CampaignRecord.labels`; ``events``, the whole record, has the times.
@@ -147,7 +147,7 @@ def predicted_tasks(
     return tasks
 
 
-def vote_rows(ledger: Ledger, events: Iterable[Event], describe: Describe) -> list[dict[str, Any]]:
+def vote_rows(ledger: Ledger, events: Iterable[Event], describe: Describe) -> list[JsonObject]:
     """One row per current vote, by id, with the keys of `VOTE_COLUMNS`."""
     told, _ = _find_last_votes(events)
     rows = []
@@ -173,7 +173,7 @@ def _find_last_votes(
     return told, resolved
 
 
-def _format_vote_time(event: Told | None) -> dict[str, Any]:
+def _format_vote_time(event: Told | None) -> JsonObject:
     if event is None:
         return {"at": None, "seconds": None}
     return {"at": format_utc(event.at), "seconds": event.seconds}
@@ -190,13 +190,13 @@ def format_utc(at: float) -> str:
 
 
 def label_studio_tasks(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[JsonObject],
     skipped: Mapping[int, Skip],
     describe: Describe,
     *,
     kind: str,
     regression: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Label Studio tasks with an annotation per vote; a skip is a cancelled annotation.
 
     The ``kind`` of the items determines the key in ``data``.
@@ -220,7 +220,7 @@ def label_studio_tasks(
 _FIELDS = {"images": "image", "texts": "text", "numbers": "text"}
 
 
-def _make_label_studio_task(item: int, shown: str, kind: str) -> dict[str, Any]:
+def _make_label_studio_task(item: int, shown: str, kind: str) -> JsonObject:
     return {"id": item, "data": {_FIELDS.get(kind, "text"): shown, "labelwise_id": item}}
 
 
@@ -230,9 +230,9 @@ def _make_label_studio_result(label: Label, regression: bool) -> JsonObject:
     return {"from_name": "label", "to_name": "item", "type": kind, "value": value}
 
 
-def _make_label_studio_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
+def _make_label_studio_annotation(vote: JsonObject, regression: bool) -> JsonObject:
     result = _make_label_studio_result(vote["label"], regression)
-    annotation: dict[str, Any] = {"result": [result], "was_cancelled": False}
+    annotation: JsonObject = {"result": [result], "was_cancelled": False}
     if vote["seconds"] is not None:
         annotation["lead_time"] = vote["seconds"]
     if vote["at"] is not None:
@@ -244,7 +244,7 @@ def _make_label_studio_annotation(vote: Mapping[str, Any], regression: bool) -> 
 def write_table(
     path: Path,
     columns: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[JsonObject],
     *,
     spreadsheet: bool = False,
 ) -> int:
@@ -274,7 +274,7 @@ def write_table(
 def encode_table(
     suffix: str,
     columns: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[JsonObject],
     *,
     spreadsheet: bool = False,
 ) -> bytes:
@@ -292,7 +292,7 @@ def check_spreadsheet(path: Path, spreadsheet: bool) -> None:
 
 
 def _write_csv_table(
-    path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], spreadsheet: bool
+    path: Path, columns: Sequence[str], rows: Sequence[JsonObject], spreadsheet: bool
 ) -> int:
     formulas = 0
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -306,7 +306,7 @@ def _write_csv_table(
     return formulas
 
 
-def _make_table_cell(value: Any) -> Any:
+def _make_table_cell(value: Json) -> Json:
     """Convert a value to one cell: lists to JSON, booleans to words."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -315,9 +315,7 @@ def _make_table_cell(value: Any) -> Any:
     return value
 
 
-def _write_parquet_table(
-    path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> None:
+def _write_parquet_table(path: Path, columns: Sequence[str], rows: Sequence[JsonObject]) -> None:
     pyarrow, parquet = import_pyarrow("writing .parquet")
     whole, number = pyarrow.int64(), pyarrow.float64()
     types = {"batch": whole, "rank": whole, "weight": number, "seconds": number}
@@ -335,7 +333,7 @@ def _write_parquet_table(
     parquet.write_table(pyarrow.table(arrays, names=list(columns)), path)
 
 
-def _choose_parquet_type(values: Sequence[Any], pyarrow: Any) -> Any:
+def _choose_parquet_type(values: Sequence[Json], pyarrow: Any) -> Any:
     """Integers, numbers, or text if there is any other label."""
     given = [value for value in values if value is not None]
     if given and all(isinstance(value, int) for value in given):
@@ -345,7 +343,7 @@ def _choose_parquet_type(values: Sequence[Any], pyarrow: Any) -> Any:
     return pyarrow.string()
 
 
-def _make_parquet_text(value: Any) -> str:
+def _make_parquet_text(value: Json) -> str:
     flat = _make_table_cell(value)
     return flat if isinstance(flat, str) else str(flat)
 
@@ -361,7 +359,7 @@ BEGINNINGS = tuple("=+-@\t\r\n＝＋－＠")
 _NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def is_formula(value: Any) -> bool:
+def is_formula(value: Json) -> bool:
     """Whether a spreadsheet would compute a cell: a text that is not a number.
 
     Example:
@@ -372,7 +370,7 @@ def is_formula(value: Any) -> bool:
     return begins and not _NUMBER.fullmatch(value)
 
 
-def escape_formula(value: Any) -> Any:
+def escape_formula(value: Json) -> Json:
     """Make a formula a text by an apostrophe.
 
     Example:

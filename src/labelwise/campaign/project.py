@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from numpy.typing import NDArray
-
+from labelwise.arrays import HostArray
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.defaults import make_default_settings
@@ -265,7 +264,7 @@ class Project:
         return json.dumps(about.get("columns", {}), ensure_ascii=False)
 
     @property
-    def inputs(self) -> NDArray[Any]:
+    def inputs(self) -> HostArray:
         """The inputs of the model, ``(n, ...)``; a mapped file.
 
         Several representations are side by side; ``description.widths`` has their columns.

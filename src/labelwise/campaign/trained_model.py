@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Floats, HostArray, to_numpy
 from labelwise.campaign.folder.description import DESCRIPTION, EMBEDDING, TFIDF, CampaignDescription
 from labelwise.campaign.folder.encoders import encode_new_items, shorten_encoder_spec
 from labelwise.campaign.folder.ingest import read_feature_rows
@@ -92,7 +91,7 @@ class TrainedModel:
         self.encoding, self.half_width, self.columns = encoding, half_width, columns
         self._learner = learner
 
-    def predict(self, items: Any) -> NDArray[Any]:
+    def predict(self, items: Any) -> HostArray:
         """The classes or values of new items, ``(n,)``; see `encode`."""
         return np.array(self.evaluate(self.encode(items)).labels)
 
@@ -222,7 +221,7 @@ def load_model(path: str | Path, *, representation: str | None = None) -> Traine
     return open_campaign_model(Project.open(folder), representation)
 
 
-def _make_blank_model_input(home: Path, description: CampaignDescription) -> NDArray[Any]:
+def _make_blank_model_input(home: Path, description: CampaignDescription) -> HostArray:
     """A blank row of the inputs of a model, ``(1, ...)``."""
     if description.shape and not description.encoders:
         return np.zeros((1, *description.shape), dtype=np.uint8)

@@ -27,7 +27,7 @@ from labelwise.errors import (
     first_line,
     require_extra,
 )
-from labelwise.files import JsonObject
+from labelwise.files import Json, JsonObject
 
 with require_extra("Label Studio needs httpx and starlette", "web"):
     import httpx
@@ -136,7 +136,7 @@ class LabelStudioClient:
         *,
         timeout: float = TIMEOUT,
         **query: object,
-    ) -> Any:
+    ) -> Json:
         """Call the API and return the JSON answer; calls that only read are retried."""
         pauses = [PAUSE * 2**attempt for attempt in range(ATTEMPTS - 1)] if method == "GET" else []
         for pause in [*pauses, None]:
@@ -174,7 +174,7 @@ class LabelStudioClient:
             raise self._make_unknown_server_error()
         return found
 
-    def export_tasks(self, project: int, tasks: Sequence[int] | None = None) -> list[Any]:
+    def export_tasks(self, project: int, tasks: Sequence[int] | None = None) -> list[JsonObject]:
         """Export tasks with all their annotations, including cancelled ones.
 
         Given ``tasks`` come with or without annotations; None exports all that have some.
@@ -182,13 +182,15 @@ class LabelStudioClient:
         path, shared = f"/api/projects/{project}/export", {"exportType": "JSON"}
         if tasks is None:
             return self._check_list(self.request("GET", path, timeout=BULK_TIMEOUT, **shared))
-        found: list[Any] = []
+        found: list[JsonObject] = []
         for first in range(0, len(tasks), 200):  # the numbers are part of the address
             query = {**shared, "download_all_tasks": "true", "ids[]": tasks[first : first + 200]}
             found += self._check_list(self.request("GET", path, timeout=BULK_TIMEOUT, **query))
         return found
 
-    def list_tasks_after(self, project: int, after: int, *, data: bool = True) -> Iterator[Any]:
+    def list_tasks_after(
+        self, project: int, after: int, *, data: bool = True
+    ) -> Iterator[JsonObject]:
         """List the tasks with numbers above ``after``, in order, with or without their data."""
         while True:
             above = {"operator": "greater", "value": after, "type": "Number"}
@@ -317,7 +319,7 @@ class LabelStudioClient:
         except (httpx.InvalidURL, httpx.HTTPError, ImportError, OSError) as error:
             raise ServerUnreachable(target, error) from None
 
-    def _check_list(self, found: object) -> list[Any]:
+    def _check_list(self, found: object) -> list[JsonObject]:
         if not isinstance(found, list):
             raise self._make_unknown_server_error()
         return found

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import Depends, Query, Request
@@ -51,7 +51,7 @@ class ItemRow(BaseModel):
     id: int
     name: str | None = None
     text: str | None = Field(default=None, description="Shortened, unless ids has one id.")
-    columns: dict[str, Any] | None = Field(
+    columns: JsonObject | None = Field(
         default=None, description="The first ones, or all if ids has one id."
     )
     image: str | None = None
@@ -350,7 +350,7 @@ class ItemTable:
         with self._lock:
             self._texts = texts
 
-    def _describe_item(self, item: int) -> dict[str, Any]:
+    def _describe_item(self, item: int) -> JsonObject:
         try:
             return dict(self._project.items.describe(item))
         except LookupError:  # removed since

@@ -8,11 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from labelwise.errors import BadInput
-from labelwise.files import write_text
+from labelwise.files import JsonObject, write_text
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import ARRAYS, TABLES
 
@@ -82,7 +81,7 @@ class CampaignDescription:
     def read(cls, home: Path) -> "CampaignDescription":
         """Read the file of a campaign's folder."""
         try:
-            content: dict[str, Any] = json.loads((home / DESCRIPTION).read_text())
+            content: JsonObject = json.loads((home / DESCRIPTION).read_text())
             number = int(content.pop("format"))
             if number == 1:  # at most one file of features
                 content["features"] = [] if content["features"] is None else [content["features"]]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from labelwise.arrays import HostArray
 from labelwise.campaign.folder.description import (
     EMBEDDING,
     INPUTS,
@@ -224,7 +224,7 @@ class _Ingestion:
         self._check_known_rows(resolve_campaign_path(self.home, files[0]), whole)
         return whole[before:]
 
-    def _check_known_rows(self, path: Path, rows: NDArray[Any]) -> None:
+    def _check_known_rows(self, path: Path, rows: HostArray) -> None:
         """Reject a file of features whose first rows differ from the known items."""
         before = self.before
         if len(rows) < before:
@@ -372,7 +372,7 @@ class _Ingestion:
 @contextmanager
 def _extend_input_rows(
     path: Path, shape: Sequence[int], dtype: Any, before: int
-) -> Iterator[Callable[[NDArray[Any]], None]]:
+) -> Iterator[Callable[[HostArray], None]]:
     """Append rows to the first ``before`` rows of a .npy file, which is replaced atomically.
 
     The file is written, not mapped: on a full disk a write is an error, but a mapped file would
@@ -386,7 +386,7 @@ def _extend_input_rows(
             header = {"descr": descr, "fortran_order": False, "shape": (count, *shape)}
             np.lib.format.write_array_header_1_0(file, header)
 
-        def append(rows: NDArray[Any]) -> None:
+        def append(rows: HostArray) -> None:
             nonlocal count
             file.write(np.ascontiguousarray(rows, dtype=kind).data)
             count += len(rows)
@@ -403,7 +403,7 @@ def _extend_input_rows(
         write_header()
 
 
-def read_feature_rows(path: Path) -> NDArray[Any]:
+def read_feature_rows(path: Path) -> HostArray:
     """Read and check the rows of a .npy or .npz file."""
     if path.is_file() and path.suffix.lower() not in ARRAYS:
         raise BadInput(f"{path} is not a file of features; give one of {', '.join(ARRAYS)}")
@@ -422,7 +422,7 @@ def read_feature_rows(path: Path) -> NDArray[Any]:
     return rows
 
 
-def _split_input_rows(rows: NDArray[Any], count: int) -> Iterator[slice]:
+def _split_input_rows(rows: HostArray, count: int) -> Iterator[slice]:
     """Split the first ``count`` rows into parts of some megabytes."""
     width = int(np.prod(rows.shape[1:], dtype=np.int64)) * 8
     step = max(1, _BLOCK_BYTES // max(1, width))

@@ -8,17 +8,16 @@ import json
 import mmap
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from labelwise.arrays import HostArray
 from labelwise.campaign.folder.description import EMBEDDING, INPUTS
 from labelwise.errors import BadInput, UnknownName
-from labelwise.files import load_npy, write_atomically
+from labelwise.files import Json, JsonObject, load_npy, write_atomically
 from labelwise.learners.embedding import Standardizer
 
 MANIFEST = "items.jsonl"
@@ -108,7 +107,7 @@ class CampaignItems:
                 found.setdefault(name, []).append(item)
         return found
 
-    def entry(self, item: int) -> dict[str, Any]:
+    def entry(self, item: int) -> JsonObject:
         """The entry of an item in the list."""
         if item not in self and not (self._lines.reread() and item in self):
             raise UnknownName(f"the campaign has no item {item}; ids are 0 to {len(self) - 1}")
@@ -133,10 +132,10 @@ class CampaignItems:
             raise UnknownName(f"the file of item {item} is gone: {listed}{hint}")
         return found
 
-    def describe(self, item: int) -> dict[str, Any]:
+    def describe(self, item: int) -> JsonObject:
         """The data for a page: ``id``, ``kind``, and ``name``, ``text`` or ``columns``."""
         entry = self.entry(item)
-        about: dict[str, Any] = {"id": int(item), "kind": self.kind}
+        about: JsonObject = {"id": int(item), "kind": self.kind}
         if self.kind == "images":
             # File names that are not valid text cannot be sent.
             about["name"] = entry["path"].encode("utf-8", "replace").decode()
@@ -188,10 +187,10 @@ class _JsonLines:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, number: int) -> dict[str, Any]:
+    def __getitem__(self, number: int) -> JsonObject:
         held, starts = self._held, self._starts
         try:
-            line: Any = json.loads(held[int(starts[number]) : int(starts[number + 1])])
+            line: Json = json.loads(held[int(starts[number]) : int(starts[number + 1])])
         except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict) or line.pop("id", None) != number:
@@ -210,19 +209,19 @@ class _FeatureRows:
         self.reread()
 
     def reread(self) -> bool:
-        self._inputs: NDArray[Any] = load_npy(self._home / INPUTS)
+        self._inputs: HostArray = load_npy(self._home / INPUTS)
         self._scale = Standardizer.load(self._home / EMBEDDING)
         return True
 
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def __getitem__(self, number: int) -> dict[str, Any]:
+    def __getitem__(self, number: int) -> JsonObject:
         row = self._scale.back(self._inputs[number][None])[0, :SHOWN_COLUMNS]
         return {"row": {str(column): float(f"{value:.6g}") for column, value in enumerate(row)}}
 
 
-def write_items(path: Path, entries: Iterable[Mapping[str, Any]], *, after: int = 0) -> int:
+def write_items(path: Path, entries: Iterable[JsonObject], *, after: int = 0) -> int:
     """Write items to a list atomically.
 
     The first ``after`` items of the list are kept.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.errors import BadInput
-from labelwise.files import to_json
+from labelwise.files import JsonObject, to_json
 from labelwise.media.folders import find_images
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
@@ -34,14 +34,14 @@ class NewItems:
 
     kind: str  # ``"images"``, ``"texts"`` or ``"numbers"``
     # of the new items, for ``items.jsonl``; None if they need no list
-    entries: Sequence[Mapping[str, Any]] | None
+    entries: Sequence[JsonObject] | None
     values: Any  # of the new items: paths, texts, or an array ``(n, d)``
     missing: Sequence[int]  # ids of known items that the source does not have any more
     broken: Mapping[str, str]  # unusable items and the reason
     notes: Sequence[str]  # findings and decisions, in sentences
 
 
-def find_new_images(folder: Path, known: Iterable[Mapping[str, Any]]) -> NewItems:
+def find_new_images(folder: Path, known: Iterable[JsonObject]) -> NewItems:
     """Find the images whose paths are not among the known entries."""
     found = find_images(folder)
     before = {str(entry["path"]): item for item, entry in enumerate(known)}
@@ -61,7 +61,7 @@ def find_new_images(folder: Path, known: Iterable[Mapping[str, Any]]) -> NewItem
 
 def find_new_rows(
     path: Path,
-    known: Iterable[Mapping[str, Any]],
+    known: Iterable[JsonObject],
     *,
     text: Sequence[str] = (),
     columns: Sequence[str] = (),
@@ -87,7 +87,7 @@ def find_new_rows(
     values: Any
     if chosen.text:
         values = join_texts(table, chosen.text)
-        entries: list[Mapping[str, Any]] = [{"text": text} for text in values]
+        entries: list[JsonObject] = [{"text": text} for text in values]
     else:
         values = plan.convert(path, table, chosen.columns)
         entries = [{"row": _to_json_row(row)} for row in iterate_rows(table)]
@@ -121,8 +121,8 @@ def find_new_rows(
 
 def _reject_changed_rows(
     path: Path,
-    known: Iterable[Mapping[str, Any]],
-    entries: Iterable[Mapping[str, Any]],
+    known: Iterable[JsonObject],
+    entries: Iterable[JsonObject],
     chosen: ChosenColumns,
 ) -> None:
     hashes = {entry["key"]: _hash_item_entry(entry, chosen) for entry in known}
@@ -148,14 +148,14 @@ def _reject_mixed_columns(
         )
 
 
-def _is_prose_column(values: Sequence[Any]) -> bool:
+def _is_prose_column(values: Sequence[object]) -> bool:
     """Whether a column contains sentences: five words on average, mostly different."""
     texts = [value for value in values if isinstance(value, str)]
     words = sum(len(text.split()) for text in texts)
     return words >= 5 * len(values) and len(set(texts)) > len(values) / 2
 
 
-def _find_row_problem(entry: Mapping[str, Any], value: Any) -> str:
+def _find_row_problem(entry: JsonObject, value: Any) -> str:
     """The problem with a row, or an empty text."""
     if "text" not in entry:
         return "" if np.isfinite(value).all() else "an infinite number"
@@ -168,7 +168,7 @@ def _find_row_problem(entry: Mapping[str, Any], value: Any) -> str:
     return ""
 
 
-def _hash_item_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
+def _hash_item_entry(entry: JsonObject, chosen: ChosenColumns) -> bytes:
     """The identity of an item of a table; spaces around a text do not count."""
     numbers = [] if chosen.text else [entry["row"].get(name) for name in chosen.columns]
     known = entry["text"].strip() if chosen.text else numbers
@@ -177,7 +177,7 @@ def _hash_item_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
     return hashlib.sha256(json.dumps(known).encode()).digest()
 
 
-def _to_json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _to_json_row(row: JsonObject) -> JsonObject:
     """A row as JSON values: dates become texts, NaN and infinity null, lone surrogates marks."""
     return {
         name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
