@@ -29,7 +29,7 @@ def told(seconds, by="ann"):
 def test_a_lunch_with_the_page_open_is_not_an_hour_of_work():
     found = summarize_label_times([4.0] * 99 + [3600.0])
     assert found.typical == 4.0
-    assert found.worked == pytest.approx(99 * 4 + 40)
+    assert found.worked_seconds == pytest.approx(99 * 4 + 40)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(1e6, 1e12))
@@ -37,19 +37,19 @@ def test_no_single_time_can_move_the_work_by_more_than_ten_medians(seconds, outl
     with_it = summarize_label_times([*seconds, *seconds, outlier])
     cut = [min(s, 10 * with_it.typical) for s in seconds]
     if with_it.typical > 0:
-        assert with_it.worked <= (2 * sum(cut) + 10 * with_it.typical) * (1 + 1e-9)
+        assert with_it.worked_seconds <= (2 * sum(cut) + 10 * with_it.typical) * (1 + 1e-9)
 
 
 def test_missing_and_meaningless_times_are_left_out():
     assert summarize_label_times([None, math.nan, math.inf, 2.0]).measured == 1
     assert (
         summarize_label_times([None, None]).typical is None
-        and summarize_label_times([]).worked == 0.0
+        and summarize_label_times([]).worked_seconds == 0.0
     )
 
 
 def test_times_of_nothing_cut_nothing():
-    assert summarize_label_times([0.0, 0.0, 5.0]).worked == pytest.approx(5.0)
+    assert summarize_label_times([0.0, 0.0, 5.0]).worked_seconds == pytest.approx(5.0)
 
 
 def test_negative_times_are_refused():

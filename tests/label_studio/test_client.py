@@ -14,7 +14,7 @@ from labelwise.label_studio.client import (
     LabelStudioFailed,
     decode_data_url,
     normalize_url,
-    read_token,
+    read_label_studio_token,
 )
 from tests.label_studio.twin import TOKEN, fail
 
@@ -203,10 +203,10 @@ def test_many_tasks_are_asked_for_in_several_calls(twin, client):
 
 def test_the_token_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("THE_TOKEN", " abc \n")
-    assert read_token("THE_TOKEN") == "abc"
+    assert read_label_studio_token("THE_TOKEN") == "abc"
     monkeypatch.delenv("THE_TOKEN")
     with pytest.raises(BadInput, match="no token in the variable THE_TOKEN"):
-        read_token("THE_TOKEN")
+        read_label_studio_token("THE_TOKEN")
     for odd in ("", "two words", "tök"):
         with pytest.raises(BadInput, match="THE_TOKEN"):
             LabelStudioClient("http://localhost", odd, source="THE_TOKEN")

@@ -103,9 +103,13 @@ def test_a_name_pointed_at_this_machine_gets_nothing(host):
 
 def test_a_server_on_all_addresses_answers_under_addresses_but_not_under_foreign_names():
     hosts = AllowedHosts.for_server("0.0.0.0", ["Labels.Example"])
-    assert hosts.allow("192.168.1.7:8600") and hosts.allow("[fe80::1]") and hosts.allow("localhost")
-    assert hosts.allow("labels.example:443")
-    assert not hosts.allow("evil.example")
+    assert (
+        hosts.allows_host("192.168.1.7:8600")
+        and hosts.allows_host("[fe80::1]")
+        and hosts.allows_host("localhost")
+    )
+    assert hosts.allows_host("labels.example:443")
+    assert not hosts.allows_host("evil.example")
 
 
 def test_without_the_token_nothing_is_answered():

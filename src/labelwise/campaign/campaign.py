@@ -107,7 +107,7 @@ class Campaign(CampaignRecord):
     def _check_unasked_items(self, ids: Iterable[object]) -> None:
         self.pool.find_positions(list(ids))
 
-    def left(self) -> int:
+    def count_left(self) -> int:
         """Number of items of the pool that can still be asked for."""
         return batches.count_free_items(self.pool, self.look(batches.find_taken_items))
 
@@ -283,7 +283,7 @@ class Campaign(CampaignRecord):
         return found
 
     def _record_failure(self, number: int, error: BaseException) -> None:
-        self._model.forget()
+        self._model.forget_model()
         text = describe_training_error(error)
 
         def fail(ledger: Ledger, now: float) -> tuple[list[Event], None]:

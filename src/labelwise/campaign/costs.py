@@ -34,7 +34,7 @@ class LabelTimes:
     mean: float | None  # mean time in seconds, with times cut at ten medians, or None
 
     @property
-    def worked(self) -> float:
+    def worked_seconds(self) -> float:
         """Total seconds, with long times cut."""
         return self.measured * self.mean if self.mean is not None else 0.0
 
@@ -59,7 +59,7 @@ def summarize_label_times(seconds: Iterable[float | None]) -> LabelTimes:
     None, NaN and infinity are ignored.
 
     >>> found = summarize_label_times([2.0, 3.0, 4.0, None, 3600.0])
-    >>> found.measured, found.typical, found.worked
+    >>> found.measured, found.typical, found.worked_seconds
     (4, 3.5, 44.0)
     """
     known = [value for value in seconds if value is not None and math.isfinite(value)]
@@ -126,7 +126,7 @@ def _compute_label_hours(labels: int, found: LabelTimes, more: bool) -> float | 
     if more:
         return labels * found.mean / 3600.0
     # Changed labels have several times, so there may be more times than labels.
-    return (found.worked + max(labels - found.measured, 0) * found.typical) / 3600.0
+    return (found.worked_seconds + max(labels - found.measured, 0) * found.typical) / 3600.0
 
 
 def _compute_label_money(

@@ -163,9 +163,9 @@ class Project:
         place = Path(home) if home is not None else default_folder(path, name)
         if place.exists():
             raise BadInput(
-                f"{place} exists already; continue with labelwise label -c {_quote(place)}, add "
-                f"new items with labelwise start {_quote(source)} --refresh --out {_quote(place)}, "
-                "or give another folder with --out"
+                f"{place} exists already; continue with labelwise label -c {_quote_path(place)}, "
+                f"add new items with labelwise start {_quote_path(source)} --refresh --out "
+                f"{_quote_path(place)}, or give another folder with --out"
             )
         description = CampaignDescription(
             name=name,
@@ -489,7 +489,7 @@ def default_folder(source: Path, name: str | None = None) -> Path:
     return Path(re.sub(r"[^\w.-]+", "-", name or _name_campaign_source(source)) + SUFFIX)
 
 
-def _quote(path: str | Path) -> str:
+def _quote_path(path: str | Path) -> str:
     return shlex.quote(str(path))
 
 
@@ -510,6 +510,6 @@ def _find_campaign() -> Path:
         names = ", ".join(map(str, found))
         raise BadInput(
             f"there are several campaigns here: {names}; choose one with --campaign, as in "
-            f"-c {_quote(found[0])}"
+            f"-c {_quote_path(found[0])}"
         )
     return found[0]

@@ -91,7 +91,7 @@ class CampaignRunner:
                 )
             )
             # A rolled batch is filled up; items that people work on are part of it.
-            count = min(left, campaign.settings.batch - roll * open_items, campaign.left())
+            count = min(left, campaign.settings.batch - roll * open_items, campaign.count_left())
             count = max(count, 0)
             if count or roll:
                 begin = time.monotonic()

@@ -138,7 +138,7 @@ class CampaignModel(Round):
         super().__init__(pool, learner)
         self.number: int | None = None
 
-    def forget(self) -> None:
+    def forget_model(self) -> None:
         """Drop the model."""
         self.number, self.trained = None, False
 
@@ -154,7 +154,7 @@ class CampaignModel(Round):
         )
         compared = sample_compared_items(self.pool, plan.settings.seed, COMPARED_ITEMS)
         before = None if plan.before is None else self.predict(compared)
-        self.forget()
+        self.forget_model()
         begin = time.perf_counter()
         report = self.fit(
             labels, plan.data.weights, seed=plan.seed, encoding=encoding, tuning=plan.tuning
@@ -326,7 +326,7 @@ class CampaignModel(Round):
         ledger = replay(events[: begins[-1]])
         settings = Settings.from_dict(ledger.settings)
         data = make_training_set(ledger, settings)
-        self.forget()
+        self.forget_model()
         encoding = LabelEncoding.from_labels(
             data.labels.values(), classes=settings.classes, regression=settings.regression
         )

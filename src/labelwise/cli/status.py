@@ -204,16 +204,16 @@ def _format_work(ledger: "Ledger") -> Lines:
 
 
 def _format_people(ledger: "Ledger") -> Lines:
-    from labelwise.campaign.folder.missing_items import annotators
-    from labelwise.record.agreement import agreement
+    from labelwise.campaign.folder.missing_items import list_annotators
+    from labelwise.record.agreement import compare_annotators
 
-    work = sorted(annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
+    work = sorted(list_annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
     shown = [
         f"{format_person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips
     ]
     lines = [("people", ", ".join(shown[:12]) + (", ..." if shown[12:] else ""))] if shown else []
     if ledger.overlap > 1 or len(shown) > 1:
-        found = agreement(ledger)
+        found = compare_annotators(ledger)
         if found.items:
             lines.append(("agreement", escape_text(found.says)))
     disputed = len(ledger.disagreements())
@@ -299,12 +299,13 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
 def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, object]:
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
-    from labelwise.campaign.folder.missing_items import annotators, list_closed_items
+    from labelwise.campaign.folder.missing_items import list_annotators, list_closed_items
     from labelwise.campaign.stopping import advise_campaign
-    from labelwise.record.agreement import agreement
+    from labelwise.record.agreement import compare_annotators
 
     advice = advise_campaign(ledger, settings)
-    found, cost, ahead = agreement(ledger), campaign_cost(ledger, settings), advice.forecast
+    found, cost = compare_annotators(ledger), campaign_cost(ledger, settings)
+    ahead = advice.forecast
     last = ledger.trainings[-1] if ledger.trainings else None
     return {
         "campaign": project.name,
@@ -321,7 +322,7 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         ],
         "people": {
             by: {"labels": work.labels, "skips": work.skips, "seconds": work.seconds}
-            for by, work in annotators(ledger).items()
+            for by, work in list_annotators(ledger).items()
         },
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},

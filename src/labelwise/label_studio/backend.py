@@ -31,7 +31,7 @@ from labelwise.campaign.folder.items import MANIFEST
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.files import FileStamp, JsonObject, read_file_stamp
-from labelwise.label_studio.client import LabelStudioClient, read_token
+from labelwise.label_studio.client import LabelStudioClient, read_label_studio_token
 from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
 from labelwise.label_studio.sync import find_task_guesses, make_task_folder_path
 from labelwise.label_studio.tasks import ORDER, VERSION_PREFIX, ServingOrder, TaskFolder, TaskIndex
@@ -342,7 +342,7 @@ def serve_backend(
     ``variable`` names the environment variable with the token of Label Studio. ``public_address``
     is registered in the project: empty for the one it listens on, None to register nothing.
     """
-    key = read_token(variable)
+    key = read_label_studio_token(variable)
     command = [sys.executable, "-m", "labelwise.label_studio.worker", str(home), variable]
     worker = BackgroundProcess([*command, *(["--guesses"] if guesses else [])])
 

@@ -255,7 +255,7 @@ class LabelStudioClient:
             prefix = urlsplit(self.url).path  # a server below a path may repeat it in addresses
             return self._download_address(self.url + (address.removeprefix(prefix) or "/"), limit)
         raise BadInput(
-            f"cannot fetch {shorten(address)!r}; give an upload, a URL or a data: address"
+            f"cannot fetch {shorten_foreign(address)!r}; give an upload, a URL or a data: address"
         )
 
     def _download_address(self, address: str, limit: int) -> bytes:
@@ -263,17 +263,17 @@ class LabelStudioClient:
         try:
             body = self._send_request("GET", address, limit=limit, follow_redirects=True)
         except ErrorResponse as error:
-            raise BadInput(f"{shorten(address)} answers {error.status}") from None
+            raise BadInput(f"{shorten_foreign(address)} answers {error.status}") from None
         except ServerUnreachable as error:
             if error.origin == self._origin:
                 raise
             raise BadInput(str(error).partition(";")[0]) from None
         except httpx.TooManyRedirects:
             raise BadInput(
-                f"{shorten(address)} redirects more than {MAX_REDIRECTS} times"
+                f"{shorten_foreign(address)} redirects more than {MAX_REDIRECTS} times"
             ) from None
         if len(body) > limit:
-            raise BadInput(f"{shorten(address)} is longer than {limit:,} bytes")
+            raise BadInput(f"{shorten_foreign(address)} is longer than {limit:,} bytes")
         return body
 
     @cached_property
@@ -337,7 +337,7 @@ class LabelStudioClient:
                 "Settings there (a legacy token works only where it is enabled)"
             )
         if 300 <= error.status < 400:
-            to = shorten(error.location or "elsewhere")
+            to = shorten_foreign(error.location or "elsewhere")
             return LabelStudioFailed(f"{self.url} redirects to {to}; give that address instead")
         if error.status == 404:
             return error
@@ -347,7 +347,7 @@ class LabelStudioClient:
         return LabelStudioFailed(f"{self.url} answers {error.status}: {reason}")
 
 
-def read_token(variable: str) -> str:
+def read_label_studio_token(variable: str) -> str:
     """Read a token from an environment variable."""
     token = os.environ.get(variable, "").strip()
     if not token:
@@ -373,7 +373,7 @@ def normalize_url(url: str) -> str:
     if not valid:
         raise BadInput(
             "Label Studio's address is written http://HOST:PORT or https://HOST; "
-            f"got {shorten(url)!r}"
+            f"got {shorten_foreign(url)!r}"
         )
     if parts.username is not None or parts.password is not None:
         raise BadInput("leave name and password out of the address; the token is enough")
@@ -390,16 +390,16 @@ def decode_data_url(address: str, limit: int = MAX_FILE_BYTES) -> bytes:
     """
     head, comma, rest = address.partition(",")
     if not comma or len(rest) > 4 * limit:
-        raise BadInput(f"{shorten(address)!r} is not a data: address, or too long")
+        raise BadInput(f"{shorten_foreign(address)!r} is not a data: address, or too long")
     if not head.lower().endswith(";base64"):
         return unquote_to_bytes(rest)
     try:
         return base64.b64decode(unquote_to_bytes(rest), validate=True)
     except binascii.Error:
-        raise BadInput(f"{shorten(address)!r} is not base64") from None
+        raise BadInput(f"{shorten_foreign(address)!r} is not base64") from None
 
 
-def shorten(text: str) -> str:
+def shorten_foreign(text: str) -> str:
     """Shorten a foreign text to one line, without what follows ``?``, which may be a secret."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text.split("?")[0])
     return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -143,7 +143,7 @@ class ProjectSync:
             if exists:
                 run.add_new_tasks(self._runner.project)
                 run.update_settings(self._runner.record)
-            run.exchange(self._runner, only)
+            run.exchange_votes(self._runner, only)
             return result
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class _SyncRun:
         if different:
             record.change(**different)
 
-    def exchange(self, runner: CampaignRunner, only: Sequence[int] | None) -> None:
+    def exchange_votes(self, runner: CampaignRunner, only: Sequence[int] | None) -> None:
         """Import deletions and votes, train and select, and write the order."""
         index = self.tasks.index_tasks(runner.project.items)
         imported = ImportedVotes(self.tasks.folder)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from labelwise.errors import LabelwiseError
-from labelwise.label_studio.client import LabelStudioClient, read_token
+from labelwise.label_studio.client import LabelStudioClient, read_label_studio_token
 from labelwise.label_studio.sync import ProjectSync, SyncOptions, make_task_folder_path
 from labelwise.label_studio.tasks import TaskFolder
 from labelwise.web.background import WorkerOrder, connect_to_server, limit_progress_reports
@@ -41,7 +41,7 @@ def run_sync_worker(
 ) -> None:
     """Sync at once, and then whenever there is news, until the process ends."""
     facts = TaskFolder.open(make_task_folder_path(home)).facts
-    client = LabelStudioClient(facts.url, read_token(variable), source=variable)
+    client = LabelStudioClient(facts.url, read_label_studio_token(variable), source=variable)
     progress = limit_progress_reports(
         lambda stage, done, total: report(stage=stage, done=done, total=total)
     )

@@ -184,7 +184,7 @@ async def get_state(
 ) -> bodies.State:
     """The current state; with ``since``, as soon as it changes, or after ``wait`` seconds."""
     if since is not None:
-        await site.watch.wait(since, wait)
+        await site.watch.wait_for_change(since, wait)
     async with site.state_requests:
         return await run_in_threadpool(site.read_state, by)
 
@@ -249,7 +249,7 @@ def post_undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.
     """Return the item and lease it again; null if there is nothing to undo."""
 
     def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.LeasedItem | None]:
-        events, item = site.leases.undo(ledger, site.record.settings_of(ledger), by, now)
+        events, item = site.leases.undo_action(ledger, site.record.settings_of(ledger), by, now)
         return events, None if item is None else (item, ledger.pick_of(item))
 
     found = site.record.commit(decide)
@@ -274,7 +274,7 @@ def post_leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies
     if not by.page:
         raise BadInput("X-Labelwise-Page is missing; send the word with which items were leased")
     return site.commit_events(
-        lambda ledger, now: site.leases.leave(ledger, by, body.ids, body.answered, now)
+        lambda ledger, now: site.leases.leave_page(ledger, by, body.ids, body.answered, now)
     )
 
 

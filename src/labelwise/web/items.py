@@ -176,7 +176,7 @@ class ItemTable:
         """Start to compute the map unless it is complete; what the page says meanwhile."""
         with self._lock:
             self._update_columns()
-            return self.map.prepare(len(self.status))
+            return self.map.prepare_map(len(self.status))
 
     def mark_items(self, query: ItemQuery) -> "MapMarks":
         """Label, prediction and flags of all items on the map."""
@@ -194,7 +194,7 @@ class ItemTable:
         stamp = read_file_stamp(self._project.home / predictions.FILE)
         if stamp != self._predictions[0]:
             self._predictions = stamp, predictions.read_predictions(self._project.home)
-        known_map = self.map.read()
+        known_map = self.map.read_map()
         map_version = None if known_map is None else known_map.version
 
         def update(ledger: Ledger) -> None:
@@ -445,7 +445,7 @@ class MapState(BaseModel):
 @reading.get("/map", summary="Whether there is a map of the pool")
 def get_map(table: TheTable) -> MapState:
     """The first call starts a process that computes the map and finds near-duplicates."""
-    says, found = table.prepare_map(), table.map.read()
+    says, found = table.prepare_map(), table.map.read_map()
     if found is None:
         return MapState(items=0, version="", says=says)
     return MapState(items=len(found.places), version=str(found.version), says=says)
@@ -465,7 +465,7 @@ def get_map_places(
     version: Annotated[str, Query(max_length=30, description="For the browser's cache.")] = "",
 ) -> Response:
     """Unsigned 16-bit numbers, little-endian: the n values of x, then the n values of y."""
-    found = table.map.read()
+    found = table.map.read_map()
     if found is None:
         raise UnknownName("there is no map yet; GET /api/map starts its computation")
     headers = {"Cache-Control": "private, max-age=86400"} if version == str(found.version) else {}

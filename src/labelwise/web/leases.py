@@ -34,8 +34,8 @@ class PageLeases:
     """Leases items to pages. Every method is called inside a commit, under the record's lock.
 
     >>> leases, first, second = PageLeases(), Visitor("ann", "tab-1"), Visitor("ann", "tab-2")
-    >>> leases.hold(first, [3, 4, 5], until=600.0)
-    >>> leases.hold(second, [5], until=600.0)
+    >>> leases.hold_items(first, [3, 4, 5], until=600.0)
+    >>> leases.hold_items(second, [5], until=600.0)
     >>> leases.close_page(first, [3], now=10.0)  # the second page still shows 5
     [3, 4]
     """
@@ -46,7 +46,7 @@ class PageLeases:
         self._held: OrderedDict[Visitor, dict[int, float]] = OrderedDict()
         self._closed: OrderedDict[Visitor, None] = OrderedDict()
 
-    def hold(self, by: Visitor, ids: Iterable[int], *, until: float) -> None:
+    def hold_items(self, by: Visitor, ids: Iterable[int], *, until: float) -> None:
         """Remember that a page holds items."""
         self._held.setdefault(by, {}).update(dict.fromkeys(ids, until))
         self._held.move_to_end(by)
@@ -90,7 +90,7 @@ class PageLeases:
         for item in answered:
             self._held.get(by, {}).pop(item, None)
         if ids:
-            self.hold(by, ids, until=now + settings.lend_seconds)
+            self.hold_items(by, ids, until=now + settings.lend_seconds)
         return events, ids
 
     def replace_missing(
@@ -107,7 +107,7 @@ class PageLeases:
         leases, ids = self.lease_items(ledger, settings, by, count, now=now, answered=gone)
         return [*back, *close_missing_items(ledger, gone, now), *leases], ids
 
-    def undo(
+    def undo_action(
         self, ledger: Ledger, settings: Settings, by: Visitor, now: float
     ) -> tuple[list[Event], int | None]:
         """Withdraw the last action of a person and lease its item again to an open page."""
@@ -116,7 +116,7 @@ class PageLeases:
             events = [event for event in events if not isinstance(event, Lent)]
         for event in events:
             if isinstance(event, Lent):
-                self.hold(by, event.ids, until=event.until)
+                self.hold_items(by, event.ids, until=event.until)
         return events, item
 
     def return_items(
@@ -128,7 +128,7 @@ class PageLeases:
             self._held.get(by, {}).pop(item, None)
         return events
 
-    def leave(
+    def leave_page(
         self,
         ledger: Ledger,
         by: Visitor,

@@ -101,7 +101,7 @@ class AllowedHosts:
     """The names under which a server answers.
 
     >>> hosts = AllowedHosts.for_server("127.0.0.1")
-    >>> hosts.allow("localhost:8600"), hosts.allow("evil.example")
+    >>> hosts.allows_host("localhost:8600"), hosts.allows_host("evil.example")
     (True, False)
     """
 
@@ -122,7 +122,7 @@ class AllowedHosts:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         return cls(frozenset(names), wildcard)
 
-    def allow(self, host: str) -> bool:
+    def allows_host(self, host: str) -> bool:
         """Whether a Host header, with or without a port, names this server."""
         found = _HOST.fullmatch(host)
         name = (found[1] or found[2]).lower() if found else ""
@@ -250,7 +250,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         refusal: Response | None
-        if self._policy.hosts.allow(host):
+        if self._policy.hosts.allows_host(host):
             needs_token = self._policy.token is not None
             refusal = await self._check_visitor(scope, headers) if needs_token else None
             refusal = refusal or self._check_origin(scope, headers)

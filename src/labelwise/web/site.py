@@ -213,7 +213,7 @@ class StateWatch:
         self._version, self._looked_at = "", -math.inf
         self._closed = asyncio.Event()
 
-    async def wait(self, seen: str, seconds: float) -> None:
+    async def wait_for_change(self, seen: str, seconds: float) -> None:
         """Return when the version differs from ``seen``, or after some seconds.
 
         A look from before the request counts only if it found a later version, which the page

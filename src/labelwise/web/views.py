@@ -16,7 +16,7 @@ from labelwise.campaign.evaluation import (
     read_model_quality,
 )
 from labelwise.campaign.explanations import explain_pick
-from labelwise.campaign.folder.missing_items import annotators, list_closed_items
+from labelwise.campaign.folder.missing_items import list_annotators, list_closed_items
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
@@ -135,7 +135,7 @@ def show_campaign_state(ledger: Ledger, settings: Settings) -> bodies.State:
         you=None,
         annotators=[
             show_annotator(name, work, name in settings.removed)
-            for name, work in sorted(annotators(ledger).items())
+            for name, work in sorted(list_annotators(ledger).items())
         ],
     )
 

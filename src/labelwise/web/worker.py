@@ -47,7 +47,7 @@ class Worker:
         self._warm = False
         self.trained_at = 0.0  # end of the last training, by the monotonic clock
 
-    def look(self, *, ordered: bool = False) -> bool:
+    def run_next_step(self, *, ordered: bool = False) -> bool:
         """Run the next step; False if there is none.
 
         With ``ordered``, it trains whatever the state of the batch.
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             if "refresh" in given:
                 worker.refresh_items()
-            while worker.look(ordered=ordered):
+            while worker.run_next_step(ordered=ordered):
                 ordered = False
             ordered = False
             worker.warm_up()

@@ -109,7 +109,7 @@ class CampaignItems:
 
     def entry(self, item: int) -> JsonObject:
         """The entry of an item in the list."""
-        if item not in self and not (self._lines.reread() and item in self):
+        if item not in self and not (self._lines.reread_items() and item in self):
             raise UnknownName(f"the campaign has no item {item}; ids are 0 to {len(self) - 1}")
         return self._lines[int(item)]
 
@@ -177,7 +177,7 @@ class _JsonLines:
             starts.append(np.flatnonzero(block == ord("\n")) + first + 1)
         self._held, self._starts = held, np.concatenate(starts)
 
-    def reread(self) -> bool:
+    def reread_items(self) -> bool:
         """Read the list again if it has grown; return whether it has."""
         if self._path.stat().st_size == self._size:
             return False
@@ -206,9 +206,9 @@ class _FeatureRows:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self.reread()
+        self.reread_items()
 
-    def reread(self) -> bool:
+    def reread_items(self) -> bool:
         self._inputs: HostArray = load_npy(self._home / INPUTS)
         self._scale = Standardizer.load(self._home / EMBEDDING)
         return True

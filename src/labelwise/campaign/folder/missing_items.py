@@ -58,7 +58,7 @@ def list_closed_items(ledger: Ledger) -> list[int]:
     return [*skipped, *resolved]
 
 
-def annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
+def list_annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
     """The work of every annotator, without the one that only closes missing items."""
     return {
         by: work

@@ -19,14 +19,14 @@ from labelwise.campaign.evaluation import (
 )
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import CampaignItems
-from labelwise.campaign.folder.missing_items import annotators
+from labelwise.campaign.folder.missing_items import list_annotators
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise_campaign, select_shown
 from labelwise.display import format_percent
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.images import make_thumbnail_url
-from labelwise.record.agreement import agreement
+from labelwise.record.agreement import compare_annotators
 from labelwise.record.events import Asked, Event, Label, Told, Trained, Withdrawn
 from labelwise.record.ledger import Ledger
 
@@ -138,7 +138,7 @@ def collect_report(
     labels = resolve_labels(ledger, settings)
     found = learning_curve(ledger)
     metric = found[-1].metric if found else "accuracy"
-    together = agreement(ledger)
+    together = compare_annotators(ledger)
     pairs = [
         (
             f"{pair.first} & {pair.second}",
@@ -343,7 +343,7 @@ def _collect_annotator_rows(
     for event in events:
         if isinstance(event, Told) and event.seconds is not None:
             took[event.by].append(event.seconds)
-    known = [(by, work) for by, work in annotators(ledger).items() if work.labels or work.skips]
+    active = [one for one in list_annotators(ledger).items() if one[1].labels or one[1].skips]
     return tuple(
         (
             by or "(no name)",
@@ -353,7 +353,7 @@ def _collect_annotator_rows(
             f"{work.seconds / 3600:.2f}",
             _format_report_share(reliability.get(by)),
         )
-        for by, work in sorted(known, key=lambda entry: (-entry[1].labels, entry[0]))
+        for by, work in sorted(active, key=lambda entry: (-entry[1].labels, entry[0]))
     )
 
 
