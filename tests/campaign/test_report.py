@@ -24,7 +24,7 @@ from labelwise.campaign.report.data import (
     collect_report,
     make_item_view,
 )
-from labelwise.campaign.report.figures import choose_axis_ticks, draw_curve, draw_growth
+from labelwise.campaign.report.page import choose_axis_ticks, draw_curve, draw_growth
 from labelwise.media.images import make_thumbnail_url
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
 from labelwise.record.ledger import replay

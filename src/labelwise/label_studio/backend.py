@@ -36,7 +36,6 @@ from labelwise.label_studio.formats import ProjectLayout, make_region, read_layo
 from labelwise.label_studio.sync import find_task_guesses, make_task_folder_path
 from labelwise.label_studio.tasks import ORDER, VERSION_PREFIX, ServingOrder, TaskFolder, TaskIndex
 from labelwise.learner import Label
-from labelwise.web.address import make_page_address
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
 from labelwise.web.security import (
@@ -44,6 +43,7 @@ from labelwise.web.security import (
     AllowedHosts,
     RequestGuard,
     check_server_token,
+    make_page_address,
     refuse,
 )
 from labelwise.web.serve import AnnouncingServer, open_listener

@@ -15,9 +15,8 @@ from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Changed, Event, Renamed
 from labelwise.strategies import strategies
 from labelwise.web import bodies
-from labelwise.web.address import make_page_address
 from labelwise.web.api import Annotator, TheSite, changing, is_owner, reading
-from labelwise.web.security import is_loopback
+from labelwise.web.security import is_loopback, make_page_address
 
 MOST = 1_000_000
 ZIP = "application/zip"

@@ -18,9 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
-from labelwise.web.address import make_page_address
 from labelwise.web.app import create_app
 from labelwise.web.errors import log
+from labelwise.web.security import make_page_address
 
 SHUTDOWN_SECONDS = 3  # Seconds for running requests to finish when the server ends
 MOST_CONNECTIONS = 512
