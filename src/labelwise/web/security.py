@@ -16,6 +16,7 @@ A `RequestGuard` wraps the application. It checks, in this order:
 """
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -51,12 +52,6 @@ PAGE_POLICY = (
     "form-action 'none'; frame-ancestors 'none'"
 )
 """Content-Security-Policy: the page loads only its own files, and no inline scripts."""
-
-LOCKED_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-"""Content-Security-Policy of the page that asks for the token, whose style is inside it."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
@@ -419,6 +414,10 @@ def _refuse_visitor(scope: Scope, message: str) -> Response:
     if scope["path"].startswith("/api"):
         return refuse(401, message, ask)
     page = render_page("locked.html", message=message[:1].upper() + message[1:] + ".")
-    return HTMLResponse(
-        page, status_code=401, headers={**ask, "Content-Security-Policy": LOCKED_POLICY}
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
     )
+    return HTMLResponse(page, status_code=401, headers={**ask, "Content-Security-Policy": policy})
