@@ -132,7 +132,7 @@ class Campaign(CampaignRecord):
                 number is used as the budget.
             budget: number of items; the setting ``batch`` if None, limited to the remaining pool.
             seed: decides every draw; follows from the campaign's seed if None.
-            expected: length that the record must have, from `Ledger.length`.
+            expected: length that the record must have, from `Ledger.length`, or else `Conflict`.
             ahead: open the next batch as soon as only the tail of the last one is open.
             roll: select the open items that nobody works on again, with the newest model, and
                 ``budget`` further ones. Where training uses weights they stay.
@@ -141,9 +141,6 @@ class Campaign(CampaignRecord):
         Returns:
             The picks in order. ``info`` holds the number of the batch, its strategy, seed and
             options, the number of the model, and the ids of the holdout.
-
-        Raises:
-            Conflict: the record does not have the expected length.
         """
         name: Any = strategy
         if isinstance(name, int | np.integer) and not isinstance(name, bool):

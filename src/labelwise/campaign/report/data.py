@@ -26,7 +26,7 @@ from labelwise.campaign.stopping import advise_campaign, select_shown
 from labelwise.display import format_percent
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.images import make_thumbnail_url
-from labelwise.record.agreement import compare_annotators
+from labelwise.record.agreement import AnnotatorAgreement, compare_annotators
 from labelwise.record.events import Asked, Event, Label, Told, Trained, Withdrawn
 from labelwise.record.ledger import Ledger
 
@@ -139,15 +139,6 @@ def collect_report(
     found = learning_curve(ledger)
     metric = found[-1].metric if found else "accuracy"
     together = compare_annotators(ledger)
-    pairs = [
-        (
-            f"{pair.first} & {pair.second}",
-            f"{pair.items:,}",
-            f"{pair.agreed:,}",
-            _format_number(pair.kappa),
-        )
-        for pair in together.pairs
-    ]
     quality = read_model_quality(ledger)
     confusion_head, confusions = _collect_confusion_rows(quality)
     error = quality.calibration_error
@@ -176,7 +167,7 @@ def collect_report(
         suspicious=_collect_suspicious(ledger, show_item, picks),
         annotators=_collect_annotator_rows(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
-        pairs=tuple(pairs),
+        pairs=_collect_pair_rows(together),
         surprises=_collect_surprises(ledger, labels, show_item, picks)
         if not settings.regression
         else (),
@@ -186,6 +177,14 @@ def collect_report(
         version=metadata.version("labelwise"),
         made=now(),
     )
+
+
+def _collect_pair_rows(found: AnnotatorAgreement) -> Rows:
+    rows = []
+    for pair in found.pairs:
+        names, kappa = f"{pair.first} & {pair.second}", _format_number(pair.kappa)
+        rows.append((names, f"{pair.items:,}", f"{pair.agreed:,}", kappa))
+    return tuple(rows)
 
 
 def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
