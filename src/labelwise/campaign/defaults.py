@@ -8,7 +8,7 @@ from labelwise.errors import BadInput
 from labelwise.learner import Label
 from labelwise.rounds.default_strategies import DEFAULT
 from labelwise.strategies import get
-from labelwise.strategy import Job, Strategy
+from labelwise.strategy import Job
 
 HOLDOUT_SHARE = 0.2  # Share of every batch that is drawn at random to measure the model
 _GRADIENTS = {"gradient_norms", "gradient_products"}  # Representations that only a network gives
@@ -17,6 +17,16 @@ _OFFERED = {
     True: {"features", "outputs"},
 }
 """Representations that the default models give, for classes and for a regression."""
+
+_SHAPES: dict[str, tuple[int, ...]] = {
+    "features": (64,),
+    "probabilities": (10,),
+    "logits": (10,),
+    "member_probabilities": (50, 10),
+    "member_votes": (50,),
+    "outputs": (1,),
+}
+"""Typical shapes of one row."""
 
 
 def make_default_settings(
@@ -60,8 +70,10 @@ def check_campaign_strategy(
     sets = strategy.input_sets
     served = next((names for names in sets if set(names) <= offered), None)
     if served is not None and (several or served != ("outputs",)):  # outputs: several models
-        chosen = strategy.with_options(**settings.options)
-        _check_strategy_on_example(chosen, served, settings.batch, 2 if several else 1)
+        chosen, batch = strategy.with_options(**settings.options), settings.batch
+        if chosen.check is not None:  # reject one that a typical batch would fail
+            shapes = {name: (_SHAPES.get(name, ()),) * (2 if several else 1) for name in served}
+            chosen.check(Job(100 * batch, batch, shapes, chosen.options, labelled=10))
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"
@@ -71,23 +83,3 @@ def check_campaign_strategy(
         f"{strategy.name} needs {wanted}, which {task} does not give; "
         f"take {DEFAULT[settings.regression]} or another one{other if helps else ''}"
     )
-
-
-_SHAPES: dict[str, tuple[int, ...]] = {
-    "features": (64,),
-    "probabilities": (10,),
-    "logits": (10,),
-    "member_probabilities": (50, 10),
-    "member_votes": (50,),
-    "outputs": (1,),
-}
-"""Typical shapes of one row."""
-
-
-def _check_strategy_on_example(
-    strategy: Strategy, names: Sequence[str], budget: int, models: int
-) -> None:
-    """Reject a strategy that a typical batch of a campaign would fail."""
-    shapes = {name: (_SHAPES.get(name, ()),) * models for name in names}
-    if strategy.check is not None:
-        strategy.check(Job(100 * budget, budget, shapes, strategy.options, labelled=10))

@@ -328,7 +328,7 @@ def _write_parquet_table(path: Path, columns: Sequence[str], rows: Sequence[Json
         if name in ("id", "label", "guess", "prediction"):
             kind = _choose_parquet_type(values, pyarrow)
         if kind == pyarrow.string():
-            values = [None if value is None else _make_parquet_text(value) for value in values]
+            values = [None if value is None else str(_make_table_cell(value)) for value in values]
         arrays.append(pyarrow.array(values, type=kind))
     parquet.write_table(pyarrow.table(arrays, names=list(columns)), path)
 
@@ -341,11 +341,6 @@ def _choose_parquet_type(values: Sequence[Json], pyarrow: Any) -> Any:
     if given and all(isinstance(value, int | float) for value in given):
         return pyarrow.float64()
     return pyarrow.string()
-
-
-def _make_parquet_text(value: Json) -> str:
-    flat = _make_table_cell(value)
-    return flat if isinstance(flat, str) else str(flat)
 
 
 # Formulas: a .csv file has no types, so Excel, LibreOffice and Google Sheets compute a cell that
