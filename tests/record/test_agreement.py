@@ -12,8 +12,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from labelwise.errors import BadInput
 from labelwise.record.agreement import (
+    agreement,
     cohen_kappa,
-    compare_annotators,
     interval_alpha,
 )
 from labelwise.record.events import Asked, Started, Told
@@ -69,7 +69,7 @@ def test_labels_that_cannot_be_compared_are_refused():
 def fleiss(groups):
     """The agreement on items with these labels."""
     votes = {i: {f"p{j}": label for j, label in enumerate(g)} for i, g in enumerate(groups)}
-    return compare_annotators(ledger_of(votes)).kappa
+    return agreement(ledger_of(votes)).kappa
 
 
 def test_fleiss_kappa_of_the_published_example():
@@ -125,7 +125,7 @@ def leave_one_out(values, measure):
 
 def test_the_interval_of_two_annotators_leaves_out_each_item_in_turn():
     votes, _ = crowd(50, [0.9, 0.8], 3, 2, seed=1)
-    found = compare_annotators(ledger_of(votes))
+    found = agreement(ledger_of(votes))
     pairs = [(v["p0"], v["p1"]) for v in votes.values()]
     error = leave_one_out(pairs, lambda rows: cohen_kappa_score(*zip(*rows, strict=True)))
     assert found.measure == "cohen"
@@ -137,7 +137,7 @@ def test_the_interval_of_two_annotators_leaves_out_each_item_in_turn():
 def test_the_interval_of_several_annotators_leaves_out_each_item_in_turn():
     votes, _ = crowd(40, [0.9, 0.8, 0.7, 0.9], 3, 3, seed=2)
     votes[40] = {"p1": 0, "p2": 2}  # rows need not be even
-    found = compare_annotators(ledger_of(votes))
+    found = agreement(ledger_of(votes))
     groups = [list(v.values()) for v in votes.values()]
     assert found.measure == "fleiss" and found.annotators == 4
     assert found.kappa == pytest.approx(slow_fleiss(groups))
@@ -147,7 +147,7 @@ def test_the_interval_of_several_annotators_leaves_out_each_item_in_turn():
 
 def test_every_pair_of_annotators_is_compared_on_their_common_items():
     votes, _ = crowd(60, [0.9, 0.7, 0.6], 3, 2, seed=3)
-    found = compare_annotators(ledger_of(votes))
+    found = agreement(ledger_of(votes))
     assert [(p.first, p.second) for p in found.pairs] == list(combinations(["p0", "p1", "p2"], 2))
     for pair in found.pairs:
         both = [v for v in votes.values() if {pair.first, pair.second} <= set(v)]
@@ -167,14 +167,14 @@ def test_every_pair_of_annotators_is_compared_on_their_common_items():
     ],
 )
 def test_too_little_to_compare_is_said(votes, words):
-    found = compare_annotators(ledger_of(votes))
+    found = agreement(ledger_of(votes))
     assert re.search(words, found.says), found.says
     assert found.low is None
 
 
 def test_numbers_are_compared_by_alpha():
     votes = {i: {"ann": float(i), "bob": i + 0.1 * (-1) ** i} for i in range(20)}
-    found = compare_annotators(ledger_of(votes, regression=True))
+    found = agreement(ledger_of(votes, regression=True))
     assert found.measure == "alpha" and found.kappa > 0.99 and found.pairs == ()
     assert found.kappa == pytest.approx(interval_alpha([list(v.values()) for v in votes.values()]))
 

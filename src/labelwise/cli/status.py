@@ -205,7 +205,7 @@ def _format_work(ledger: "Ledger") -> Lines:
 
 def _format_people(ledger: "Ledger") -> Lines:
     from labelwise.campaign.folder.missing_items import list_annotators
-    from labelwise.record.agreement import compare_annotators
+    from labelwise.record.agreement import agreement
 
     work = sorted(list_annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
     shown = [
@@ -213,7 +213,7 @@ def _format_people(ledger: "Ledger") -> Lines:
     ]
     lines = [("people", ", ".join(shown[:12]) + (", ..." if shown[12:] else ""))] if shown else []
     if ledger.overlap > 1 or len(shown) > 1:
-        found = compare_annotators(ledger)
+        found = agreement(ledger)
         if found.items:
             lines.append(("agreement", escape_text(found.says)))
     disputed = len(ledger.disagreements())
@@ -301,10 +301,10 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
     from labelwise.campaign.folder.missing_items import list_annotators, list_closed_items
     from labelwise.campaign.stopping import advise_campaign
-    from labelwise.record.agreement import compare_annotators
+    from labelwise.record.agreement import agreement
 
     advice = advise_campaign(ledger, settings)
-    found, cost = compare_annotators(ledger), campaign_cost(ledger, settings)
+    found, cost = agreement(ledger), campaign_cost(ledger, settings)
     ahead = advice.forecast
     last = ledger.trainings[-1] if ledger.trainings else None
     return {

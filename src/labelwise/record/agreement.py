@@ -109,12 +109,12 @@ class AnnotatorAgreement:
     says: str  # the agreement in words
 
 
-def compare_annotators(ledger: Ledger) -> AnnotatorAgreement:
+def agreement(ledger: Ledger) -> AnnotatorAgreement:
     """The agreement of the annotators of a campaign; reads all votes.
 
     >>> ledger = Ledger()
     >>> ledger.votes = {1: {"ann": "a", "bob": "a"}, 2: {"ann": "b", "bob": "b"}, 3: {"ann": "a"}}
-    >>> compare_annotators(ledger).says
+    >>> agreement(ledger).says
     'ann and bob agree on 2 of 2 items (kappa 1.00): they agree well'
     """
     shared = Counter(tuple(given.items()) for given in ledger.votes.values() if len(given) > 1)

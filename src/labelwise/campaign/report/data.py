@@ -26,7 +26,7 @@ from labelwise.campaign.stopping import advise_campaign, select_shown
 from labelwise.display import format_percent
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.images import make_thumbnail_url
-from labelwise.record.agreement import AnnotatorAgreement, compare_annotators
+from labelwise.record.agreement import AnnotatorAgreement, agreement
 from labelwise.record.events import Asked, Event, Label, Told, Trained, Withdrawn
 from labelwise.record.ledger import Ledger
 
@@ -138,7 +138,7 @@ def collect_report(
     labels = resolve_labels(ledger, settings)
     found = learning_curve(ledger)
     metric = found[-1].metric if found else "accuracy"
-    together = compare_annotators(ledger)
+    together = agreement(ledger)
     quality = read_model_quality(ledger)
     confusion_head, confusions = _collect_confusion_rows(quality)
     error = quality.calibration_error
