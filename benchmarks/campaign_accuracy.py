@@ -97,7 +97,7 @@ def run_campaign(
     copy: Path,
 ) -> dict:
     """Label a copy of a campaign; its accuracy by number of labels."""
-    from labelwise.campaign.defaults import make_settings
+    from labelwise.campaign.defaults import make_default_settings
     from labelwise.campaign.project import Project
     from labelwise.campaign.runner import CampaignRunner
 
@@ -106,7 +106,7 @@ def run_campaign(
     project.repoint(home / project.description.source)
     runner = CampaignRunner(project)
     campaign = runner.open_campaign()
-    chosen = make_settings(strategy, campaign.settings.classes)
+    chosen = make_default_settings(strategy, campaign.settings.classes)
     campaign.change(seed=seed, strategy=chosen.strategy, first=chosen.first)
     truth = {item: labels[name_item(project, item)] for item in project.items}
     found = {}

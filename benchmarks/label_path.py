@@ -61,7 +61,7 @@ def record_label_path(folder):
         tail=0.0,
     )
     worker = Worker(project.home, lambda **report: None)
-    while worker.look():
+    while worker.run_next_step():
         pass
     worker.warm_up()
     with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") as client:
@@ -75,7 +75,7 @@ def record_label_path(folder):
             answer.raise_for_status()
             item = next(iter(answer.json()["items"]), None)
         answered = len(recorder.entered)
-        while worker.look():
+        while worker.run_next_step():
             pass
         recorder.on = False
     sys.setprofile(None)

@@ -21,7 +21,7 @@ from scipy.stats import ttest_rel
 
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.campaign_record import CampaignRecord
-from labelwise.campaign.defaults import make_settings
+from labelwise.campaign.defaults import make_default_settings
 from labelwise.campaign.runner import CampaignRunner
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.pool.pool import Pool
@@ -40,7 +40,8 @@ class PoolProject:
 
     def __init__(self, features: Any, classes: int, settings: dict[str, Any]) -> None:
         self.items, self.storage = range(len(features)), open_storage("memory://")
-        chosen = make_settings(None, [f"c{number}" for number in range(classes)], **settings)
+        names = [f"c{number}" for number in range(classes)]
+        chosen = make_default_settings(None, names, **settings)
         self._campaign = Campaign(
             "c", Pool(features), LinearProbe(classes=classes), self.storage, **chosen.to_dict()
         )

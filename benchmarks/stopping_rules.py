@@ -27,7 +27,7 @@ import numpy as np
 from accuracy_estimates import load_rows
 
 from labelwise.campaign.campaign import Campaign
-from labelwise.campaign.defaults import make_settings
+from labelwise.campaign.defaults import make_default_settings
 from labelwise.campaign.stopping import advise_campaign, should_stop
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.pool.pool import Pool
@@ -42,7 +42,7 @@ def run_campaign(features: Any, labels: Any, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     pool, test = np.split(rng.permutation(len(labels)), [len(labels) * 2 // 3])
     names = [f"c{number}" for number in range(int(labels.max()) + 1)]
-    settings = make_settings(None, names, batch=BATCH, seed=seed)
+    settings = make_default_settings(None, names, batch=BATCH, seed=seed)
     learner = LinearProbe(classes=len(names))
     campaign = Campaign("c", Pool(features[pool]), learner, MemoryStorage(), **settings.to_dict())
     curve, judged = [], []

@@ -6,7 +6,7 @@ from sklearn.metrics import confusion_matrix
 
 from labelwise import LinearProbe
 from labelwise.campaign.campaign import Campaign
-from labelwise.campaign.evaluation import find_confused_classes, read_quality
+from labelwise.campaign.evaluation import find_confused_classes, read_model_quality
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise_campaign
 from labelwise.record.events import Started, Trained
@@ -82,7 +82,7 @@ def test_the_quality_is_measured_out_of_fold_or_else_on_the_holdout():
     campaign.ask()
     answer(campaign, truth)
     campaign.train()
-    found = read_quality(campaign.ledger())
+    found = read_model_quality(campaign.ledger())
     held = probe.out_of_fold
     assert found.source == "cross-validation" and found.labels == 60
     expected = confusion_matrix(held.targets, held.logits.argmax(axis=1))
@@ -93,7 +93,7 @@ def test_the_quality_is_measured_out_of_fold_or_else_on_the_holdout():
     other.ask()
     answer(other, truth)
     metrics = other.train().metrics
-    found = read_quality(other.ledger())
+    found = read_model_quality(other.ledger())
     assert found.source == "holdout" and found.labels == metrics["validation_labels"]
     assert np.sum(found.confusions) == np.sum([row[2] for row in found.reliability])
 

@@ -246,7 +246,7 @@ def test_a_budget_beyond_what_is_left_says_how_much_that_is(storage):
     answer(campaign, truth, campaign.ask(15).ids)
     with pytest.raises(BadInput, match="budget is 6 but only 5 unlabelled items are left"):
         campaign.ask(6)
-    assert campaign.left() == 5
+    assert campaign.count_left() == 5
     with pytest.raises(BadInput, match="one item or more; got a budget of 0"):
         campaign.ask(0)
 
@@ -257,7 +257,7 @@ def test_the_last_batch_is_what_is_left_and_then_nothing_is(storage):
     for _ in range(3):
         sizes.append(len(campaign.ask()))
         answer(campaign, truth)
-    assert sizes == [8, 8, 4] and campaign.left() == 0
+    assert sizes == [8, 8, 4] and campaign.count_left() == 0
     with pytest.raises(BadInput, match="all 20 items of the pool were asked for or labelled"):
         campaign.ask()
     assert set(campaign.labels()) == set(truth)
@@ -267,7 +267,7 @@ def test_labels_that_nobody_asked_for_are_context_and_never_picked(storage):
     campaign, truth = make_campaign(storage, n=12)
     known = list(truth)[:9]
     campaign.tell({item: truth[item] for item in known}, anything=True)
-    assert campaign.left() == 3
+    assert campaign.count_left() == 3
     assert set(campaign.ask().ids.tolist()) == set(truth) - set(known)
     with pytest.raises(UnknownName, match="no item of the pool has id 5"):
         campaign.tell({5: 1}, anything=True)

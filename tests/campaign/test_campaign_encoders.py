@@ -191,7 +191,7 @@ def test_texts_are_encoded_by_a_model_or_by_their_words(tmp_path, monkeypatch):
     assert any("labelwise encoders fetch minilm" in note for note in words.ingested.notes)
     spec = f"onnx:{MODELS / 'words.onnx'}"
     model = Project.start(tmp_path / "notes.jsonl", home=tmp_path / "b", encoder=spec)
-    texts = [model.items.text(item) for item in model.items]
+    texts = [model.items.entry(item)["text"] for item in model.items]
     np.testing.assert_array_equal(model.inputs, labelwise.encode(texts, spec))
 
 

@@ -130,7 +130,7 @@ def test_the_line_is_that_of_generalised_least_squares():
     design = np.column_stack([np.ones(6), x])
     (_, slope), *_ = np.linalg.lstsq(whiten @ design, whiten @ y)
     error = math.sqrt(np.linalg.inv(design.T @ np.linalg.inv(noise) @ design)[1, 1])
-    found = stopping._fit_rise(x, y, noise)
+    found = stopping._fit_accuracy_rise(x, y, noise)
     np.testing.assert_allclose(found, np.array([slope, error]) * (x[-1] - x[0]), rtol=1e-8)
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import labelwise
-from labelwise.campaign.folder.ingest import lock_campaign
+from labelwise.campaign.folder.ingest import lock_campaign_ingest
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
 from tests.campaign.sources import DIGITS, TOPICS, content, write_digits, write_texts
@@ -58,9 +58,9 @@ def test_rows_added_to_a_table_are_embedded_like_those_before(tmp_path):
     (tmp_path / "notes.jsonl").write_text("\n".join([*added, *lines[1:]]) + "\n")
     grown = project.refresh()
     assert grown.new == 2 and grown.missing == (0,)
-    assert [project.items.text(item)[:4] for item in (40, 41)] == [
+    assert [project.items.entry(item)["text"][:4] for item in (40, 41)] == [
         "soup",
-        project.items.text(5)[:4],
+        project.items.entry(5)["text"][:4],
     ]
     np.testing.assert_array_equal(project.inputs[:40], before)
     np.testing.assert_allclose(project.inputs[41], before[5], atol=1e-5)
@@ -132,7 +132,10 @@ def test_inputs_written_before_a_crash_do_not_count(digits):
 def test_two_refreshes_at_once_do_not_write_over_one_another(digits):
     write_digits(digits.source, range(60, 70))
     before = content(digits.home)
-    with lock_campaign(digits.home), pytest.raises(BadInput, match="another process adds items to"):
+    with (
+        lock_campaign_ingest(digits.home),
+        pytest.raises(BadInput, match="another process adds items to"),
+    ):
         digits.refresh()
     assert content(digits.home) == before
     assert digits.refresh().new == 10

@@ -8,7 +8,7 @@ from labelwise.campaign import export
 from labelwise.campaign.folder.missing_items import (
     MISSING_REASON,
     SYSTEM_ANNOTATOR,
-    find_missing,
+    find_missing_items,
     list_closed_items,
 )
 from labelwise.campaign.project import Project
@@ -104,7 +104,7 @@ def test_a_folder_that_is_away_as_a_whole_closes_nothing(pictures):
     pictures.source.rmdir()
     away.rename(pictures.source)
     remove(pictures, 1)
-    assert find_missing(pictures.items, [0, 1, 2]) == [1]
+    assert find_missing_items(pictures.items, [0, 1, 2]) == [1]
 
 
 def test_texts_are_kept_by_the_campaign_and_never_missing(tmp_path):

@@ -10,7 +10,7 @@ from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.export import label_rows
 from labelwise.campaign.labels import make_training_set
-from labelwise.campaign.runner import CampaignRunner, read_schedule
+from labelwise.campaign.runner import CampaignRunner, read_schedule_state
 from labelwise.record.events import Asked, Released
 from labelwise.record.ledger import replay
 from labelwise.record.snapshots import decode_ledger, encode_ledger
@@ -83,7 +83,7 @@ def test_the_holdout_keeps_its_share_and_is_a_random_sample():
         ledger = campaign.ledger()
         shares.append(sum(item in ledger.validation for item in ledger.labels) / len(ledger.labels))
     assert all(0.15 <= share <= 0.4 for share in shares[20:])
-    reserved = batches.find_reserved(np.array(list(ledger.validation)), campaign.settings)
+    reserved = batches.find_reserved_items(np.array(list(ledger.validation)), campaign.settings)
     assert reserved.all()
 
 
@@ -94,9 +94,9 @@ def test_labels_and_leases_made_during_the_selection_are_kept():
     runner.run_step("train")
     ledger = campaign.ledger()
     settings = campaign.settings
-    rolling = batches.list_rolling(ledger, settings, 2000.0)
+    rolling = batches.list_rolling_items(ledger, settings, 2000.0)
     state = CampaignState.from_ledger(ledger, settings, rolling)
-    request = batches.make_request(campaign.pool, state, None, 20, None, {})
+    request = batches.make_batch_request(campaign.pool, state, None, 20, None, {})
     new = batches.select_batch(campaign.load_model(), state, request, None)
     taken = campaign.lend("bob", 3)
     back = [item for item in state.released.tolist() if item not in taken]
@@ -131,9 +131,9 @@ def test_batches_with_used_weights_do_not_roll():
     label(campaign, truth, 5)
     assert work(runner) == []
     ledger = campaign.ledger()
-    assert read_schedule(ledger, campaign.settings).rolling == 0
+    assert read_schedule_state(ledger, campaign.settings).rolling == 0
     other = replace(campaign.settings, weights=False)
-    assert read_schedule(ledger, other).rolling > 0
+    assert read_schedule_state(ledger, other).rolling > 0
 
 
 def test_a_replayed_record_and_a_snapshot_give_the_same_campaign():

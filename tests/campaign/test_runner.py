@@ -11,7 +11,7 @@ from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.runner import (
     count_items_to_ask,
     is_training_lost,
-    read_schedule,
+    read_schedule_state,
     sign_process,
 )
 from labelwise.campaign.settings import Settings
@@ -41,13 +41,15 @@ def trained(number, labels):
 
 def test_the_schedule_follows_the_ledger():
     first = [batch(1, range(10)), *told(range(8)), Training(3.0, 1, 8)]
-    failed = read_schedule(standing(*first, TrainingFailed(4.0, 1, "out of memory")), SETTINGS)
+    failed = read_schedule_state(
+        standing(*first, TrainingFailed(4.0, 1, "out of memory")), SETTINGS
+    )
     assert failed == ScheduleState(
         left=90, labels=8, open_items=2, batch_size=10, batch_open=2, tail=0.2, failed=True
     )
-    assert read_schedule(standing(*first), SETTINGS).training
+    assert read_schedule_state(standing(*first), SETTINGS).training
     both = [batch(1, range(10)), *told(range(8)), *trained(1, 8), batch(2, range(10, 20), model=1)]
-    assert read_schedule(standing(*both, *told(range(10, 13))), SETTINGS) == ScheduleState(
+    assert read_schedule_state(standing(*both, *told(range(10, 13))), SETTINGS) == ScheduleState(
         left=80,
         labels=11,
         open_items=9,
@@ -62,14 +64,14 @@ def test_the_schedule_follows_the_ledger():
 
 def test_labels_of_one_class_cannot_train_a_classifier():
     asked = [batch(1, range(10)), *(Told(2.0, item, "a", "ann") for item in range(8))]
-    assert not read_schedule(standing(*asked), SETTINGS).trainable
+    assert not read_schedule_state(standing(*asked), SETTINGS).trainable
     assert explain_missing_classes(standing(*asked), SETTINGS).startswith(
         "all training labels so far are 'a', and a model needs two classes"
     )
     held_out = replace(batch(1, range(10)), validation=(9,))
     mixed = [held_out, *asked[1:], Told(2.0, 9, "b", "ann")]
-    assert not read_schedule(standing(*mixed), SETTINGS).trainable
-    assert read_schedule(standing(*asked, Told(2.0, 9, "b", "ann")), SETTINGS).trainable
+    assert not read_schedule_state(standing(*mixed), SETTINGS).trainable
+    assert read_schedule_state(standing(*asked, Told(2.0, 9, "b", "ann")), SETTINGS).trainable
     numbers = Settings(regression=True, strategy="random")
     assert explain_missing_classes(standing(*asked, settings=numbers), numbers) is None
 

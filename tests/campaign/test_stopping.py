@@ -12,9 +12,9 @@ from labelwise.campaign.stopping import (
     Advice,
     advise,
     should_stop,
-    spectrum_summary,
     stable_predictions,
 )
+from labelwise.campaign.training import SPECTRUM_MEASURES
 from labelwise.errors import BadInput
 from labelwise.record.agreement import cohen_kappa
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained
@@ -166,7 +166,8 @@ def test_scattered_squared_errors_cannot_be_judged():
 
 def test_a_spectrum_kept_in_the_record_is_read():
     features = np.random.default_rng(1).normal(size=(400, 2))
-    kept = spectrum_summary(weighted_spectrum(Selection(np.arange(390)), features))
+    found = weighted_spectrum(Selection(np.arange(390)), features)
+    kept = {name: getattr(found, name) for name in SPECTRUM_MEASURES}
     ledger = trained((390, {"spectrum": kept}))
     assert rule(advise(ledger, Settings()), "spectrum").stop
 

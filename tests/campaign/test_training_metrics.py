@@ -13,7 +13,7 @@ from sklearn.metrics import (
 from labelwise import LinearProbe
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.training import find_reserved, plan_training
+from labelwise.campaign.training import find_reserved_items, plan_training
 from labelwise.record.events import Asked, Started, Told, Trained, Training
 from labelwise.record.ledger import replay
 from labelwise.record.storage import MemoryStorage
@@ -73,7 +73,7 @@ def test_the_accuracy_is_estimated_with_the_reserved_items_without_a_label():
     answer(campaign, truth)
     metrics, ledger = campaign.train().metrics, campaign.ledger()
     held = sorted(ledger.validation)
-    reserved = pool.ids[find_reserved(pool.ids, Settings(**settings))]
+    reserved = pool.ids[find_reserved_items(pool.ids, Settings(**settings))]
     assert set(held) <= set(reserved.tolist()) and len(reserved) > len(held)
     others = sorted(set(reserved.tolist()) - set(held))
 

@@ -24,7 +24,7 @@ def test_rows_are_appended_and_become_items(tmp_path, name, text):
     more = b"height,note,name\n3.5,tall,elm\n4.5,,ash\n"
     assert project.add_upload("more.csv", more) == 2
     assert project.refresh().new == 2
-    rows = [project.items.row(item) for item in project.items]
+    rows = [project.items.entry(item)["row"] for item in project.items]
     assert [(row["name"], float(row["height"])) for row in rows] == [
         ("oak", 1.5), ("fir", 2.5), ("elm", 3.5), ("ash", 4.5)
     ]  # fmt: skip

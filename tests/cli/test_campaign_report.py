@@ -27,7 +27,7 @@ def test_hostile_texts_and_names_are_escaped(texts, capsys):
     answer(capsys, "report", "--picks", "12")
     page = Path("report.html").read_text()
     assert "<script" not in page
-    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 3
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 2
 
 
 def test_pictures_are_in_the_page_itself(tmp_path, monkeypatch, capsys):

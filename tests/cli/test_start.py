@@ -85,7 +85,7 @@ def test_tables_of_texts_and_of_numbers(here, capsys):
         capsys, "start", "notes.jsonl", "--text", "title,body", "--classes", "a,b"
     )
     assert code == 0 and said.startswith("notes.jsonl: 9 texts\n  texts: title, body\n")
-    assert Project.open().items.text(3) == "title 3 some words"
+    assert Project.open().items.entry(3)["text"] == "title 3 some words"
     wines, kinds = load_wine(return_X_y=True)
     lines = [",".join(map(str, [*row, kind])) for row, kind in zip(wines, kinds, strict=True)]
     head = ",".join([*(f"c{n}" for n in range(13)), "alcohol"])

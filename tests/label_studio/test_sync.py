@@ -59,7 +59,7 @@ def label_all(twin, by=1):
 
 
 def task_of(project, item, twin):
-    text = project.items.text(item)
+    text = project.items.entry(item)["text"]
     return next(number for number, data in twin.tasks.items() if data["body"] == text)
 
 
@@ -275,7 +275,7 @@ def test_texts_that_are_none_are_refused_or_left_out(twin, go, project):
     with pytest.raises(BadInput, match=f"3 of 34 tasks cannot be used .task {odd[0]}: an empty"):
         go(twin)
     done = go(twin, skip_broken=True)
-    assert (done.new, done.left_out) == (31, 3) and "17" == project().items.text(30)
+    assert (done.new, done.left_out) == (31, 3) and "17" == project().items.entry(30)["text"]
     assert not go(twin).changed  # they stay left out
     twin.tasks[odd[0]] = {"body": "now it has words"}
     assert go(twin, skip_broken=True).new == 1

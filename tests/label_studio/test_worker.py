@@ -16,7 +16,7 @@ import pytest
 from labelwise.campaign.project import Project
 from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project, worker
 from labelwise.label_studio.backend import connect_backend, make_basic_header
-from labelwise.label_studio.worker import wait_for_tasks
+from labelwise.label_studio.worker import wait_for_sync_commands
 from tests.label_studio.twin import TOKEN
 from tests.web.conftest import PATIENCE, wait_until
 
@@ -79,9 +79,9 @@ class Coming:
 def test_orders_in_quick_succession_are_one(monkeypatch):
     monkeypatch.setattr(worker, "MAX_DELAY", 3600.0)
     lines = Coming(["tasks 4", "tasks 9 4", None, "tasks 5", None])
-    assert wait_for_tasks(lines) == [4, 9]
+    assert wait_for_sync_commands(lines) == [4, 9]
     assert lines.waits == [worker.FULL_SYNC_INTERVAL, worker.QUIET_SECONDS, worker.QUIET_SECONDS]
-    assert wait_for_tasks(lines) == [5]
+    assert wait_for_sync_commands(lines) == [5]
 
 
 def test_orders_that_are_there_already_are_taken_without_waiting(monkeypatch):
@@ -89,19 +89,19 @@ def test_orders_that_are_there_already_are_taken_without_waiting(monkeypatch):
     lines = queue.Queue()
     for task in (4, 7, 4, 9):
         lines.put((f"tasks {task}", 0.0))
-    assert wait_for_tasks(lines) == [4, 7, 9]
+    assert wait_for_sync_commands(lines) == [4, 7, 9]
 
 
 def test_orders_that_never_cease_are_not_waited_for_forever(monkeypatch):
     monkeypatch.setattr(worker, "MAX_DELAY", 0.2)
     lines = Coming(itertools.repeat("look"), seconds=0.05)
-    assert wait_for_tasks(lines) is None
+    assert wait_for_sync_commands(lines) is None
     assert 1 <= len(lines.waits) <= 6  # the first, and those in 0.2 s
 
 
 def test_without_any_order_everything_is_looked_at_from_time_to_time(monkeypatch):
     monkeypatch.setattr(worker, "FULL_SYNC_INTERVAL", 0.05)
-    assert wait_for_tasks(queue.Queue()) is None
+    assert wait_for_sync_commands(queue.Queue()) is None
 
 
 def test_a_hint_makes_the_record_follow(twin, home, serve):

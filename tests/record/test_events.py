@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 
 from labelwise.errors import BadInput, StorageFailed
-from labelwise.record import events as events_module
 from labelwise.record.events import (
     FORMAT,
     KINDS,
@@ -27,7 +26,7 @@ from labelwise.record.events import (
     encode_event,
     event_from_json,
     event_to_json,
-    kind_of,
+    read_event_kind,
 )
 from labelwise.record.ledger import replay
 from tests.record.sequences import patient, sequences
@@ -40,10 +39,15 @@ ASKED = Asked(1.0, 1, (3, 5), (1.0, 2.0))
 def test_every_kind_has_a_name_and_is_tried() -> None:
     assert set(KINDS.values()) == set(get_args(Event))
     assert {type(event) for event in EVERYTHING} == set(KINDS.values())
-    assert [kind_of(event) for event in EVERYTHING[:4]] == ["started", "changed", "added", "asked"]
+    assert [read_event_kind(event) for event in EVERYTHING[:4]] == [
+        "started",
+        "changed",
+        "added",
+        "asked",
+    ]
 
 
-@pytest.mark.parametrize("event", EVERYTHING, ids=kind_of)
+@pytest.mark.parametrize("event", EVERYTHING, ids=read_event_kind)
 def test_goes_to_json_and_back(event: Event) -> None:
     value = event_to_json(event)
     assert list(value)[:2] == ["kind", "format"]
@@ -127,25 +131,6 @@ def test_says_what_is_wrong_with_a_line(text: str, words: str) -> None:
     with pytest.raises(StorageFailed, match=words) as caught:
         decode_event(text)
     assert "\n" not in str(caught.value)
-
-
-def test_upgrades_are_taken_one_format_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two made-up formats before the first: one called the id 'item', one the label 'class'."""
-    monkeypatch.setattr(events_module, "FORMAT", 3)
-
-    def rename(old: str, new: str) -> Any:
-        return lambda value: {new if key == old else key: value[key] for key in value}
-
-    upgrades = {1: rename("item", "id"), 2: rename("class", "label")}
-    oldest = {"kind": "told", "format": 1, "at": 1.0, "item": 7, "class": "owl"}
-    newer = {"kind": "told", "format": 2, "at": 1.0, "id": 7, "class": "owl"}
-    newest = {"kind": "told", "format": 3, "at": 1.0, "id": 7, "label": "owl"}
-    for value in (oldest, newer, newest):
-        before = dict(value)
-        assert event_from_json(value, upgrades) == Told(1.0, 7, "owl")
-        assert value == before
-    with pytest.raises(StorageFailed, match="format 1, which this labelwise no longer reads"):
-        event_from_json(oldest, {2: upgrades[2]})
 
 
 def test_the_first_format_is_read_for_ever() -> None:

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.errors import BadInput, UnknownName
+from labelwise.errors import BadInput
 from labelwise.record.resolution import (
     estimate_reliability,
-    resolve,
     resolve_weighted,
 )
 from labelwise.record.votes import majority_label
@@ -21,18 +20,11 @@ def test_the_majority_stands_and_a_tie_stays_open():
     assert majority_label({"a": 1, "b": 2, "c": 2}) == 2
     assert majority_label({"a": 1, "b": 2}) is None
     assert majority_label({}) is None
-    assert resolve({1: {"a": "x"}, 2: {"a": "x", "b": "y"}, 3: {}}) == {1: "x"}
 
 
-def test_numbers_take_the_median_under_either_rule():
-    votes = {1: {"a": 1.0, "b": 2.0, "c": 90.0}, 2: {"a": 1, "b": 2}, 3: {}}
-    assert resolve(votes, "majority", regression=True) == {1: 2.0, 2: 1.5}
-    assert resolve(votes, "weighted", regression=True) == {1: 2.0, 2: 1.5}
-
-
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(UnknownName, match="no resolution is called 'loudest'"):
-        resolve({}, "loudest")
+def test_numbers_take_the_median():
+    assert majority_label({"a": 1.0, "b": 2.0, "c": 90.0}, regression=True) == 2.0
+    assert majority_label({"a": 1, "b": 2}, regression=True) == 1.5
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -114,13 +106,13 @@ def test_votes_like_chance_settle_hardly_anything():
 
 def test_one_class_and_no_votes_give_what_there_is():
     votes = {i: {"ann": "a", "bob": "a"} for i in range(5)}
-    assert resolve(votes, "weighted") == dict.fromkeys(range(5), "a")
-    assert resolve({}, "weighted") == {} and resolve({1: {}}, "weighted") == {}
+    assert resolve_weighted(votes).labels == dict.fromkeys(range(5), "a")
+    assert resolve_weighted({}).labels == {} and resolve_weighted({1: {}}).labels == {}
 
 
 def test_bad_options_of_weighing_are_refused():
     with pytest.raises(BadInput, match="classes is 2"):
-        resolve({1: {"a": 0, "b": 1, "c": 2}}, "weighted", classes=2)
+        resolve_weighted({1: {"a": 0, "b": 1, "c": 2}}, classes=2)
     with pytest.raises(BadInput, match="sure must be"):
         resolve_weighted({}, sure=0.5)
 
@@ -131,12 +123,11 @@ def test_bad_options_of_weighing_are_refused():
         st.dictionaries(st.sampled_from("abcd"), st.sampled_from("xyz")),
     )
 )
-def test_both_rules_give_a_label_that_someone_voted_for(votes):
-    for rule in ("majority", "weighted"):
-        labels = resolve(votes, rule)
-        assert all(label in votes[item].values() for item, label in labels.items())
-        alone = {i: next(iter(v.values())) for i, v in votes.items() if len(set(v.values())) == 1}
-        assert alone.items() <= labels.items()
+def test_every_label_is_one_that_someone_voted_for(votes):
+    labels = resolve_weighted(votes).labels
+    assert all(label in votes[item].values() for item, label in labels.items())
+    alone = {i: next(iter(v.values())) for i, v in votes.items() if len(set(v.values())) == 1}
+    assert alone.items() <= labels.items()
 
 
 def test_reliability_from_counted_votes_is_that_of_all_votes():

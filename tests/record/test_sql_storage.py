@@ -70,7 +70,10 @@ def test_postgresql_syncs_every_commit_whatever_its_default(
 ) -> None:
     database = sa.make_url(postgres_url).database
     postgres_server.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
-    with closing(open_sql_storage(postgres_url)) as storage, storage._begin() as connection:
+    with (
+        closing(open_sql_storage(postgres_url)) as storage,
+        storage._begin() as connection,
+    ):
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "30s"
 

@@ -12,7 +12,6 @@ from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFaile
 from labelwise.record import open_storage
 from labelwise.record.events import (
     FORMAT,
-    UPGRADES,
     Added,
     Asked,
     Changed,
@@ -281,28 +280,6 @@ def test_names_the_package_that_postgresql_needs(monkeypatch: pytest.MonkeyPatch
         open_storage("postgresql://u@h/d")
 
 
-def test_a_record_of_an_older_format_is_brought_up_to_date(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Format 0 is made up: it called the label 'class' and numbered seconds in milliseconds."""
-
-    def upgrade(old: dict[str, object]) -> dict[str, object]:
-        new = {key: value for key, value in old.items() if key != "class"}
-        return {**new, "label": old["class"], "at": float(str(old["at"])) / 1000}
-
-    storage.append("birds", told(1))
-    write_lines(
-        storage,
-        ['{"kind":"told","format":0,"at":2500,"id":7,"class":"owl","by":"","seconds":null}'],
-    )
-    with pytest.raises(StorageFailed, match="format 0, which this labelwise no longer reads"):
-        storage.read("birds")
-    monkeypatch.setitem(UPGRADES, 0, upgrade)
-    assert storage.read("birds") == [*told(1), Told(2.5, 7, "owl")]
-    assert storage.transact("birds", 1, lambda old: [Resolved(3.0, 7, old[0].label)]) == 3  # type: ignore[union-attr]
-    assert storage.read("birds", 2) == [Resolved(3.0, 7, "owl")]
-
-
 def test_a_record_of_a_newer_format_is_refused_and_left_alone(storage: Storage) -> None:
     storage.append("birds", told(1))
     write_lines(storage, [f'{{"kind":"told","format":{FORMAT + 2},"moment":"noon"}}'])
@@ -338,7 +315,7 @@ def write_lines(storage: Storage, lines: list[str]) -> None:
         return
     assert isinstance(storage, sql_storage.SqlStorage)
     with storage._begin(writes=True) as connection:
-        length = sql_storage._lock_campaign(connection, "birds")
+        length = sql_storage._lock_campaign_row(connection, "birds")
         rows = [
             {"campaign": "birds", "number": number, "body": line}
             for number, line in enumerate(lines, start=length)

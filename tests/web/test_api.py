@@ -288,18 +288,6 @@ def test_the_state_shows_the_curve_a_training_and_its_failure(page, project):
     assert (training["running"], training["error"]) == (False, "loss is NaN")
 
 
-def test_an_unchanged_state_is_not_sent_again(page):
-    client = page("ann")
-    first = client.get("/api/state")
-    known = {"If-None-Match": first.headers["ETag"]}
-    same = client.get("/api/state", headers=known)
-    assert same.status_code == 304 and same.content == b""
-    assert page("bob").get("/api/state", headers=known).status_code == 200
-    tell(client, {0: "3"})
-    changed = client.get("/api/state", headers=known)
-    assert changed.status_code == 200 and changed.json()["length"] == first.json()["length"] + 1
-
-
 def test_a_guess_is_shown_only_where_a_model_made_one(page, project):
     client = page("ann")
     assert client.get("/api/items/0/guess").status_code == 404

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from labelwise.record.events import Asked
-from labelwise.web.serve import HEADER_BYTES, WARNING_INTERVAL, LimitedConnection, raise_file_limit
+from labelwise.web.serve import HEADER_BYTES, LimitedConnection, raise_file_limit
 from tests.web.conftest import PATIENCE, wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -33,14 +33,10 @@ async def app(scope, receive, send):
 
 @contextmanager
 def running(*, header_seconds):
-    """A server for three connections; two more are told 503. Gives ``connect()``.
-
-    ``connect.held()`` is how many it serves, and how many it is about to turn away.
-    """
+    """A server for three connections. Gives ``connect()``; ``connect.held()`` counts them."""
 
     class Small(LimitedConnection):
-        most, most_refused = 3, 2
-        refused = set()  # noqa: RUF012
+        most = 3
 
     Small.header_seconds = header_seconds
     listener = socket.create_server(("127.0.0.1", 0))
@@ -64,7 +60,7 @@ def running(*, header_seconds):
         opened.append(socket.create_connection(address, timeout=PATIENCE))
         return opened[-1]
 
-    connect.held = lambda: (len(server.server_state.connections), len(Small.refused))
+    connect.held = lambda: len(server.server_state.connections)
     try:
         yield connect
     finally:
@@ -107,38 +103,20 @@ def ask(connection, request=GET):
     return status(connection)
 
 
-def test_those_that_are_there_go_on_while_new_ones_hear_503(small):
+def test_those_that_are_there_go_on_while_new_ones_are_closed(small):
     inside = [small() for _ in range(3)]
     assert [ask(one) for one in inside] == [200] * 3
-    answer = b""
-    outside = small()
-    outside.sendall(GET)
-    while part := outside.recv(4096):
-        answer += part
-    assert answer.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in answer
-    assert answer.endswith(
-        b'{"error": "too many connections at the moment; try again in a second"}'
-    )
+    assert ask(small()) == 0
     assert [ask(one) for one in inside] == [200] * 3
 
 
 def test_there_is_room_again_when_one_has_left(small):
     first, *_ = inside = [small() for _ in range(3)]
     assert [ask(one) for one in inside] == [200] * 3
-    assert ask(small()) == 503
-    first.close()
-    wait_until(lambda: small.held() == (2, 0))
-    assert ask(small()) == 200
-
-
-def test_beyond_those_who_are_told_so_connections_are_closed_without_a_word(small):
-    inside = [small() for _ in range(3)]
-    assert [ask(one) for one in inside] == [200] * 3
-    told = [small() for _ in range(2)]
-    wait_until(lambda: small.held() == (3, 2))
     assert ask(small()) == 0
-    assert [ask(one) for one in told] == [503] * 2
-    assert [ask(one) for one in inside] == [200] * 3
+    first.close()
+    wait_until(lambda: small.held() == 2)
+    assert ask(small()) == 200
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHos"])
@@ -168,8 +146,8 @@ def test_a_request_that_comes_letter_by_letter_is_cut_off_also_after_an_answer(h
 def test_silent_connections_fill_the_server(small):
     for _ in range(3):
         small()
-    wait_until(lambda: small.held() == (3, 0))
-    assert ask(small()) == 503
+    wait_until(lambda: small.held() == 3)
+    assert ask(small()) == 0
 
 
 def test_silent_connections_do_not_keep_others_out_for_long(hasty):
@@ -181,17 +159,6 @@ def test_silent_connections_do_not_keep_others_out_for_long(hasty):
 def test_an_answer_may_take_longer_than_a_head(hasty):
     slow = GET.replace(b"/ ", b"/slow ", 1)
     assert any(ask(in_time(hasty, slow)) == 200 for _ in range(10))  # and it can ask again
-
-
-@pytest.mark.parametrize("length", [40_000, 70_000, 2_000_000])
-def test_a_head_that_is_too_long_is_refused_and_its_sender_reads_why(small, length):
-    connection = small()
-    connection.sendall(GET[:-2] + b"X-Long: " + b"x" * length)  # and there is more to come
-    answer = b""
-    while part := connection.recv(4096):
-        answer += part
-    assert answer.startswith(b"HTTP/1.1 431 ") and b"longer than 32,768 bytes" in answer
-    assert ask(small()) == 200
 
 
 def test_the_process_may_open_as_many_files_as_it_may_have_connections():
@@ -265,7 +232,6 @@ def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FLOOD + 300:
         pytest.skip("this system does not allow enough open files for a flood")
     server = start_server(project.home, "--no-training")
-    begun = time.monotonic()
     address = ("127.0.0.1", httpx.URL(server.url).port)
     given, errors, flooded = {}, [], threading.Event()
     threads = [
@@ -283,8 +249,8 @@ def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_
         one.close()
     assert errors == []
     assert server.process.poll() is None
-    assert codes[200] > 100 and codes[503] > 100
-    assert codes[200] + codes[503] + codes[0] == len(opened)
+    assert codes[200] > 100 and codes[0] > 100
+    assert codes[200] + codes[0] == len(opened)
     votes = project.open_record().ledger().votes
     assert {item: dict(said) for item, said in votes.items()} == {
         item: {name: str(item % 10)} for item, name in given.items()
@@ -292,6 +258,5 @@ def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_
     assert len(given) == ANNOTATORS * EACH
     wait_until(lambda: has_room(server))
     assert server.client("late").get("/api/state").json()["labelled"] == len(given)
-    noted = [line for line in server.lines if "connections at once" in line]
-    assert 1 <= len(noted) <= 1 + (time.monotonic() - begun) / WARNING_INTERVAL
+    assert any("connections at once" in line for line in server.lines)
     assert not any("Traceback" in line for line in server.lines)

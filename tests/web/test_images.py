@@ -6,8 +6,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from labelwise.campaign.project import Project
-from labelwise.errors import UnknownName
-from labelwise.web.api import send_image
 from labelwise.web.app import create_app
 from tests.web.conftest import ask
 
@@ -58,15 +56,6 @@ def test_nobody_learns_where_a_folder_was_that_is_gone(page, digits):
         elsewhere.rename(digits.folder)
     assert answer.json() == {"error": "item 7 has no picture in the campaign's folder"}
     assert answer.status_code == 404
-
-
-def test_a_link_that_takes_the_place_of_a_picture_at_the_last_moment_is_not_followed(tmp_path):
-    secret, link = tmp_path / "secret.png", tmp_path / "picture.png"
-    secret.write_bytes(b"not for you")
-    link.symlink_to(secret)
-    with pytest.raises(UnknownName, match="cannot be read"):
-        send_image(link)
-    assert send_image(secret).body == b"not for you"
 
 
 def test_texts_and_numbers_have_no_picture_but_are_shown(tmp_path):

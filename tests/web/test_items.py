@@ -8,7 +8,7 @@ import pytest
 
 from labelwise.campaign.project import Project
 from labelwise.record.events import Asked, Skipped, Told, Trained, Training
-from labelwise.web.items import ItemQuery, ItemTable, SearchIndex
+from labelwise.web.items import ItemQuery, ItemTable
 from labelwise.web.predictions import PoolPredictions, read_predictions, write_predictions
 from labelwise.web.worker import Worker
 
@@ -176,14 +176,6 @@ def test_a_list_follows_the_record(busy):
     assert table.list_items(query, 0, 10).total == 0
     record.tell({70: "9"}, by="ann")
     assert [row.id for row in table.list_items(query, 0, 10).rows] == [70]
-
-
-def test_words_are_found_in_the_texts_that_contain_them():
-    texts = ["one two", "three\nfour", "", "two", "café \ud800"]
-    index = SearchIndex(texts)
-    for word in ("two", "twothree", "wo", "four", "o", "é", "zzz", "two" * 10):
-        expected = [place for place, text in enumerate(texts) if word in text]
-        assert index.find(word).tolist() == expected
 
 
 @pytest.mark.parametrize(

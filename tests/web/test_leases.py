@@ -139,8 +139,8 @@ def test_a_page_without_a_name_cannot_be_left(page):
 
 def test_items_that_a_page_gave_up_do_not_keep_another_page_from_giving_them_back():
     pages, first, second = PageLeases(), Visitor("ann", "1"), Visitor("ann", "2")
-    pages.hold(first, [1, 2, 3], until=600.0)
-    pages.hold(second, [1, 2, 3], until=600.0)
+    pages.hold_items(first, [1, 2, 3], until=600.0)
+    pages.hold_items(second, [1, 2, 3], until=600.0)
     ledger = replay([Lent(0.0, (1, 2, 3), "ann", 600.0)])
     assert pages.return_items(ledger, second, [2], now=0.0) == [Returned(0.0, (2,), "ann")]
     assert pages.close_page(first, [], now=0.0) == [2]
@@ -148,15 +148,15 @@ def test_items_that_a_page_gave_up_do_not_keep_another_page_from_giving_them_bac
 
 def test_a_page_that_vanished_without_a_word_counts_only_until_its_loans_lapse():
     pages, crashed, tab = PageLeases(), Visitor("ann", "1"), Visitor("ann", "2")
-    pages.hold(crashed, [1, 2], until=600.0)
-    pages.hold(tab, [1, 2, 3], until=900.0)
+    pages.hold_items(crashed, [1, 2], until=600.0)
+    pages.hold_items(tab, [1, 2, 3], until=900.0)
     assert pages.close_page(tab, [], now=700.0) == [1, 2, 3]
 
 
 def test_only_so_many_pages_are_kept_in_mind():
     pages = PageLeases(most=3)
     for number in range(10):
-        pages.hold(Visitor("ann", f"held-{number}"), [number], until=600.0)
+        pages.hold_items(Visitor("ann", f"held-{number}"), [number], until=600.0)
         pages.close_page(Visitor("ann", f"left-{number}"), [], now=0.0)
     kept = range(7, 10)
     assert [visitor.page for visitor in pages._closed] == [f"left-{number}" for number in kept]

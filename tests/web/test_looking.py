@@ -11,6 +11,7 @@ import pytest
 
 from labelwise.campaign.project import Project
 from labelwise.web.app import create_app
+from labelwise.web.bodies import State
 from labelwise.web.site import STATE_REQUESTS
 from tests.web import loops
 from tests.web.conftest import PATIENCE
@@ -22,10 +23,10 @@ def test_pages_that_look_at_once_take_turns(
     np.save(tmp_path / "rows.npy", np.arange(40.0).reshape(20, 2))
     project = Project.start(tmp_path / "rows.npy", home=tmp_path / "c", classes=["a", "b"])
     app = create_app(project, trains=False)
-    storage, lock, now, most, calls = app.site.record.storage, threading.Lock(), 0, 0, 0
-    length, together = storage.length, threading.Barrier(STATE_REQUESTS, timeout=PATIENCE)
+    lock, now, most, calls = threading.Lock(), 0, 0, 0
+    read, together = app.site.read_state, threading.Barrier(STATE_REQUESTS, timeout=PATIENCE)
 
-    def counted(campaign: str) -> int:
+    def counted(by: str | None) -> State:
         nonlocal now, most, calls
         with lock:
             now, most, calls = now + 1, max(most, now + 1), calls + 1
@@ -35,9 +36,9 @@ def test_pages_that_look_at_once_take_turns(
         time.sleep(0.03)
         with lock:
             now -= 1
-        return int(length(campaign))
+        return read(by)
 
-    monkeypatch.setattr(storage, "length", counted)
+    monkeypatch.setattr(app.site, "read_state", counted)
 
     async def look() -> list[int]:
         transport = httpx.ASGITransport(app=app)

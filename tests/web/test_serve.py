@@ -13,7 +13,7 @@ import pytest
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
 from labelwise.record.events import Asked
-from labelwise.web import address, serve
+from labelwise.web import security, serve
 from tests.web.conftest import PATIENCE, launch
 
 TOKEN = "open-sesame-please"
@@ -47,10 +47,13 @@ def plain_server(digits, tmp_path_factory):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_the_address_of_a_server_on_all_addresses_can_be_shared(host, monkeypatch):
-    monkeypatch.setattr(address, "find_own_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get)
+    monkeypatch.setattr(
+        security, "find_network_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get
+    )
     name = {"0.0.0.0": "10.0.0.7", "::": "[fd00::7]"}[host]
     assert (
-        address.make_address(host, 8600, "sesame-open") == f"http://{name}:8600/?token=sesame-open"
+        security.make_page_address(host, 8600, "sesame-open")
+        == f"http://{name}:8600/?token=sesame-open"
     )
 
 

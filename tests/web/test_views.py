@@ -5,13 +5,13 @@ from labelwise.record.events import Started, Training, TrainingFailed
 from labelwise.record.ledger import replay
 from labelwise.web import bodies
 from labelwise.web.background import WorkerReport
-from labelwise.web.views import _show_training, add_report
+from labelwise.web.views import _show_training, add_worker_report
 
 
 def told(progress, *events):
     training = _show_training(replay([Started(0.0, {}, 9), *events]), Settings())
     state = bodies.State.model_construct(training=training, batch=object())
-    return add_report(state, progress, trains=True, version="1").training
+    return add_worker_report(state, progress, trains=True, version="1").training
 
 
 def test_a_failure_is_told_once_the_process_is_done_with_it():

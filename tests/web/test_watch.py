@@ -44,7 +44,7 @@ def test_many_waiting_pages_cost_one_look_at_a_time():
 
     async def main():
         watching = StateWatch(lambda: looks.append(1) or "7.0", interval=0.1)
-        await asyncio.gather(*(watching.wait("7", 1.0) for _ in range(50)))
+        await asyncio.gather(*(watching.wait_for_change("7", 1.0) for _ in range(50)))
 
     loops.run(main())
     assert 1 <= len(looks) <= 1 + (time.monotonic() - begin) / 0.09
@@ -57,7 +57,7 @@ def test_a_busy_campaign_tells_a_page_once_per_look():
         watching = StateWatch(lambda: f"{next(versions)}.0", interval=0.2)
         seen = "0"
         for _ in range(5):
-            await watching.wait(seen, 600)
+            await watching.wait_for_change(seen, 600)
             seen = f"{next(versions)}.0"  # the state that the page gets is newer than the look
 
     loops.run(main())
@@ -67,7 +67,7 @@ def test_a_busy_campaign_tells_a_page_once_per_look():
 def test_waiting_pages_are_let_go_when_the_server_ends():
     async def main():
         watching = StateWatch(lambda: "7.0")
-        waiting = asyncio.create_task(watching.wait("7.0", 600))
+        waiting = asyncio.create_task(watching.wait_for_change("7.0", 600))
         await asyncio.sleep(0.1)
         watching.close()
         async with asyncio.timeout(PATIENCE):

@@ -24,7 +24,7 @@ Path("plants.csv").write_text("name,height,age\\n" + rows)
 Project.start("plants.csv", home="c", classes=["oak", "fir"], batch=10)
 reports = []
 worker = Worker(Path("c"), lambda **report: reports.append(report))
-while worker.look():
+while worker.run_next_step():
     pass
 worker.warm_up()
 assert not any("error" in report for report in reports), reports
@@ -35,7 +35,7 @@ with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") 
     items = client.post("/api/lend", json={"count": 10}).json()["items"]
     labels = [{"id": item["id"], "label": "oak" if item["id"] % 2 else "fir"} for item in items]
     assert client.post("/api/labels", json={"labels": labels}).status_code == 200
-    while worker.look():
+    while worker.run_next_step():
         pass
     state = client.get("/api/state").json()
     assert "error" not in state["training"] or not state["training"]["error"], state["training"]

@@ -150,7 +150,7 @@ def test_only_one_of_two_processes_may_train(make_rows):
 
     project = make_rows()
     first = Worker(project.home, lambda **words: None)
-    while first.look():
+    while first.run_next_step():
         pass
     asked = project.open_record().ledger().batches[0].asked.ids
     project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
@@ -163,7 +163,7 @@ def test_only_one_of_two_processes_may_train(make_rows):
         begin_training(project, other.pid)
         with pytest.raises(Conflict, match="training 1 is running"):
             campaign.train(lost=is_training_lost)
-        assert not first.look(ordered=True)
+        assert not first.run_next_step(ordered=True)
     finally:
         other.communicate(b"\n")
     events = project.storage().read(project.name)
@@ -176,7 +176,7 @@ def worker_with_labels(project, count=10):
 
     said = []
     worker = Worker(project.home, lambda **words: said.append(words))
-    while worker.look():
+    while worker.run_next_step():
         pass
     asked = project.open_record().ledger().batches[0].asked.ids[:count]
     project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
@@ -189,10 +189,10 @@ def test_a_batch_of_one_class_is_followed_by_another_batch(make_rows, classes):
 
     project, said = make_rows(classes=classes), []
     worker, record = Worker(project.home, lambda **words: said.append(words)), project.open_record()
-    while worker.look():
+    while worker.run_next_step():
         pass
     record.tell(dict.fromkeys(record.ledger().batches[0].asked.ids, "7"), by="ann")
-    while worker.look():
+    while worker.run_next_step():
         pass
     ledger = record.ledger()
     assert len(ledger.batches) == 2 and ledger.failure is None and not ledger.trainings
@@ -203,7 +203,7 @@ def test_a_batch_of_one_class_is_followed_by_another_batch(make_rows, classes):
     asked = ledger.batches[1].asked
     other = next(item for item in asked.ids if item not in asked.validation)
     record.tell({**dict.fromkeys(asked.ids, "7"), other: "8"}, by="ann")
-    assert worker.look() and len(record.ledger().trainings) == 1
+    assert worker.run_next_step() and len(record.ledger().trainings) == 1
 
 
 def refuse(monkeypatch, storage, method, *numbers):
@@ -225,12 +225,12 @@ def test_a_training_whose_end_could_not_be_recorded_does_not_block_the_campaign(
     project = make_rows()
     worker, said = worker_with_labels(project)
     refuse(monkeypatch, worker._runner.open_campaign().storage, "transact", *numbers)
-    assert not worker.look()
+    assert not worker.run_next_step()
     assert "the training failed: another process has been writing" in said[-1]["error"]
-    assert not worker.look() and "error" in said[-1]  # not twice on the same labels
+    assert not worker.run_next_step() and "error" in said[-1]  # not twice on the same labels
     ledger = project.open_record().ledger()
     assert ledger.training is None and ledger.failure.number == 1
-    while worker.look(ordered=not project.open_record().ledger().trainings):
+    while worker.run_next_step(ordered=not project.open_record().ledger().trainings):
         pass
     ledger = project.open_record().ledger()
     assert [one.number for one in ledger.trainings] == [2] and len(ledger.batches) == 2
@@ -247,11 +247,11 @@ def test_a_training_that_ends_with_its_process_is_taken_over_by_one_that_waited(
         other.stdout.readline()
         begin_training(project, other.pid)
         length = project.storage().length(project.name)
-        assert not worker.look() and not worker.look()
+        assert not worker.run_next_step() and not worker.run_next_step()
     finally:
         other.communicate(b"\n")
     assert project.storage().length(project.name) == length  # the record tells nothing of it
-    while worker.look():
+    while worker.run_next_step():
         pass
     ledger = project.open_record().ledger()
     assert [one.number for one in ledger.trainings] == [2] and len(ledger.batches) == 2
@@ -264,8 +264,8 @@ def test_a_record_that_cannot_be_read_once_is_looked_at_again(make_rows, monkeyp
     worker, _ = worker_with_labels(project)
     refuse(monkeypatch, worker._record.storage, "read", 1)
     with pytest.raises(StorageFailed):
-        worker.look()
-    while worker.look():
+        worker.run_next_step()
+    while worker.run_next_step():
         pass
     ledger = project.open_record().ledger()
     assert len(ledger.trainings) == 1 and len(ledger.batches) == 2
@@ -367,13 +367,13 @@ def test_progress_is_said_line_by_line(make_rows):
     said = []
     project = make_rows()
     worker = Worker(project.home, lambda **words: said.append(words))
-    while worker.look():
+    while worker.run_next_step():
         pass
     assert said[0]["stage"] == "selecting batch 1" and said[-1] == {}
     record = project.open_record()
     asked = record.ledger().batches[0].asked.ids
     record.tell({item: "1" if item % 2 else "2" for item in asked}, by="ann")
-    while worker.look():
+    while worker.run_next_step():
         pass
     stages = [words["stage"].split(":")[0] for words in said if "stage" in words]
     assert list(dict.fromkeys(stages)) == [
@@ -398,7 +398,7 @@ def test_progress_is_said_line_by_line(make_rows):
 def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
     make_rows, tmp_path, moment, counts
 ):
-    from labelwise.web.worker import Worker, _wait_for_orders
+    from labelwise.web.worker import Worker, _wait_for_worker_orders
 
     orders = queue.Queue()
 
@@ -408,16 +408,16 @@ def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
 
     project = make_rows()
     worker = Worker(project.home, say)
-    while worker.look():
+    while worker.run_next_step():
         pass
     asked = project.open_record().ledger().batches[0].asked.ids
     project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
     if moment.startswith("the training failed"):
         (tmp_path / "broken").touch()
-    while worker.look():
+    while worker.run_next_step():
         pass
     assert orders.qsize() == 1
-    assert ("train" in _wait_for_orders(orders, worker.trained_at)) == counts
+    assert ("train" in _wait_for_worker_orders(orders, worker.trained_at)) == counts
 
 
 def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
@@ -427,7 +427,7 @@ def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
     project = make_rows()
     worker = Worker(project.home, lambda **words: said.append(words))
     project.open_record().change(first="margin")  # needs a model, and there is none
-    assert not worker.look()
+    assert not worker.run_next_step()
     assert (
         "the selection failed" in said[-1]["error"]
         and "nothing is trained yet" in said[-1]["error"]
@@ -436,9 +436,9 @@ def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
     assert said[-2] == {"stage": "getting ready"} and "nothing is trained yet" in said[-1]["error"]
     project.open_record().change(batch=11)
     count = len(said)
-    assert not worker.look() and len(said) == count
+    assert not worker.run_next_step() and len(said) == count
     project.open_record().change(first="random")
-    worker.look(ordered=True)
+    worker.run_next_step(ordered=True)
     assert project.open_record().ledger().batches and said[-1] == {}
 
 
@@ -449,10 +449,10 @@ def test_an_error_that_another_process_has_overcome_is_told_no_more(make_rows):
     project = make_rows()
     worker = Worker(project.home, lambda **words: said.append(words))
     project.open_record().change(first="margin")
-    assert not worker.look() and "error" in said[-1]
+    assert not worker.run_next_step() and "error" in said[-1]
     event = Asked(time.time(), 1, tuple(range(10)), strategy="random")
     project.open_record().commit(lambda ledger, now: ([event], None))
-    assert not worker.look() and said[-1] == {}
+    assert not worker.run_next_step() and said[-1] == {}
 
 
 @pytest.mark.parametrize("process", ["worker"])

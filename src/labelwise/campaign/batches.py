@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, Ids, largest, row_noise
+from labelwise.arrays import Floats, Ids, largest, row_noise
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import BATCHES, Settings
-from labelwise.campaign.training import CampaignModel, find_reserved
+from labelwise.campaign.training import CampaignModel, find_reserved_items
 from labelwise.errors import BadInput
 from labelwise.files import to_json
 from labelwise.learner import Label
@@ -46,7 +46,7 @@ class CampaignState:
     batches: tuple[Asked, ...]  # all batches so far
     holdout: int  # number of items that were asked for as holdout
     asked: int  # number of items that were asked for
-    released: Ids  # waiting picks that can be picked again; see `list_rolling`
+    released: Ids  # waiting picks that can be picked again; see `list_rolling_items`
     carried: Ids  # waiting items of the holdout that move to the next batch
 
     @classmethod
@@ -62,7 +62,7 @@ class CampaignState:
         coming = [
             item for item in ledger.waiting if item not in ledger.validation and item not in again
         ]
-        taken = find_taken(ledger)
+        taken = find_taken_items(ledger)
         return cls(
             settings=settings,
             batch=len(ledger.batches) + 1,
@@ -89,18 +89,18 @@ class BatchRequest:
     seed: int
 
 
-def find_taken(ledger: Ledger) -> Ids:
+def find_taken_items(ledger: Ledger) -> Ids:
     """Items that were asked for, labelled or skipped, and cannot be picked."""
     taken = dict.fromkeys([*ledger.asked_ids, *ledger.votes, *ledger.resolutions, *ledger.skipped])
     return np.fromiter(taken, dtype=np.int64)
 
 
-def count_free(pool: Pool, taken: Ids) -> int:
+def count_free_items(pool: Pool, taken: Ids) -> int:
     """Number of items of the pool that are not taken."""
     return len(pool) - int(pool.index.contains(taken).sum())
 
 
-def make_request(
+def make_batch_request(
     pool: Pool,
     state: CampaignState,
     strategy: str | None,
@@ -109,7 +109,7 @@ def make_request(
     options: Mapping[str, Any],
 ) -> BatchRequest:
     """The arguments of ``ask``, completed from the settings and limited to the remaining items."""
-    settings, left = state.settings, count_free(pool, state.taken)
+    settings, left = state.settings, count_free_items(pool, state.taken)
     if not left:
         raise BadInput(
             f"all {len(pool)} items of the pool were asked for or labelled; no item is left to ask"
@@ -143,7 +143,9 @@ def select_batch(
     past = [PastBatch(old.strategy, old.options, old.ids, old.info) for old in state.batches]
     history = model.make_history(past, state.labels, state.measured)
     options = adapt_options(request.strategy, request.options, history)
-    picks, holdout = _select_items(model, state, replace(request, options=options), progress)
+    picks, holdout = _select_picks_and_holdout(
+        model, state, replace(request, options=options), progress
+    )
     guesses, info = None, {**picks.info}
     predicted = None if state.trained is None else model.predict(picks.ids)
     if predicted is not None and predicted.confidence is not None:
@@ -160,8 +162,8 @@ def select_batch(
         at=0.0,
         batch=state.batch,
         ids=tuple(picks.ids.tolist()),
-        weights=_to_numbers(picks.weights),
-        scores=_to_numbers(picks.scores),
+        weights=_list_finite_values(picks.weights),
+        scores=_list_finite_values(picks.scores),
         strategy=request.strategy,
         seed=request.seed,
         options=to_json(options, non_finite=lambda value: None),
@@ -172,14 +174,14 @@ def select_batch(
     )
 
 
-def _select_items(
+def _select_picks_and_holdout(
     model: CampaignModel, state: CampaignState, request: BatchRequest, progress: Progress | None
 ) -> tuple[Selection, Ids]:
     """The picks in order, including holdout items, and the ids of the latter."""
     settings, ids = state.settings, model.pool.ids
     assert ids is not None
     free = ~np.isin(ids, state.taken)
-    reserved = find_reserved(ids, settings)
+    reserved = find_reserved_items(ids, settings)
     check_budget(request.budget, int(free.sum()))
     apart, others = free & reserved, free & ~reserved
     carried = state.carried
@@ -210,28 +212,20 @@ def _interleave_holdout(picked: Selection, holdout: Ids) -> Selection:
     """Spread the holdout evenly among the picks, with weight and score 0."""
     if not len(holdout):
         return picked
-    total = len(picked) + len(holdout)
-    places = ((np.arange(len(holdout)) + 0.5) * total / len(holdout)).astype(np.intp)
-    mask = np.zeros(total, dtype=bool)
-    mask[places] = True
-
-    def merge_columns(values: Array | None, others: Array | float) -> Any:
-        if values is None:
-            return None
-        result = np.zeros(total, dtype=np.asarray(values).dtype)
-        result[~mask], result[mask] = values, others
-        return result
-
+    total, count = len(picked) + len(holdout), np.arange(len(holdout))
+    # Places before which `np.insert` puts the holdout.
+    places = ((count + 0.5) * total / len(holdout)).astype(np.intp) - count
+    weights, counts, scores = picked.weights, picked.counts, picked.scores
     return Selection(
-        merge_columns(picked.ids, holdout),
-        merge_columns(picked.weights, 0.0),
-        merge_columns(picked.counts, 0),
-        merge_columns(picked.scores, 0.0),
+        np.insert(picked.ids, places, holdout),
+        None if weights is None else np.insert(weights, places, 0),
+        None if counts is None else np.insert(counts, places, 0),
+        None if scores is None else np.insert(scores, places, 0),
         picked.info,
     )
 
 
-def _to_numbers(values: Floats | None) -> tuple[float, ...] | None:
+def _list_finite_values(values: Floats | None) -> tuple[float, ...] | None:
     """Values as the record holds them; None if some are not finite."""
     if values is None or not np.isfinite(values).all():
         return None
@@ -269,7 +263,7 @@ def open_batch(
     return [timed], timed
 
 
-def list_rolling(ledger: Ledger, settings: Settings, now: float) -> list[int]:
+def list_rolling_items(ledger: Ledger, settings: Settings, now: float) -> list[int]:
     """The items that a new model may replace: waiting ones that nobody works on.
 
     Picks are released. Items of the holdout move to the new batch: they stay a random sample, and
@@ -312,7 +306,7 @@ def roll_batch(
     return [Released(now, back), timed], timed
 
 
-def read_selection(asked: Asked) -> Selection:
+def read_batch_selection(asked: Asked) -> Selection:
     """A batch of the record as the selection that ``ask`` returns."""
     info = {
         **asked.info,

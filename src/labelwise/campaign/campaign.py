@@ -18,14 +18,19 @@ from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.operations import check_annotator
-from labelwise.campaign.training import CampaignModel, TrainingPlan, describe_error, plan_training
+from labelwise.campaign.training import (
+    CampaignModel,
+    TrainingPlan,
+    describe_training_error,
+    plan_training,
+)
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
 from labelwise.files import JsonObject, to_json
 from labelwise.learner import Label, Learner
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
 from labelwise.record.events import Asked, Event, Trained, Training, TrainingFailed
-from labelwise.record.group_commit import check_length
+from labelwise.record.group_commit import check_record_length
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.rounds import Predictions
@@ -99,12 +104,12 @@ class Campaign(CampaignRecord):
                 "give it the pool it was started with"
             )
 
-    def _check_unasked(self, ids: Iterable[object]) -> None:
+    def _check_unasked_items(self, ids: Iterable[object]) -> None:
         self.pool.find_positions(list(ids))
 
-    def left(self) -> int:
+    def count_left(self) -> int:
         """Number of items of the pool that can still be asked for."""
-        return batches.count_free(self.pool, self.look(batches.find_taken))
+        return batches.count_free_items(self.pool, self.look(batches.find_taken_items))
 
     def ask(
         self,
@@ -127,7 +132,7 @@ class Campaign(CampaignRecord):
                 number is used as the budget.
             budget: number of items; the setting ``batch`` if None, limited to the remaining pool.
             seed: decides every draw; follows from the campaign's seed if None.
-            expected: length that the record must have, from `Ledger.length`.
+            expected: length that the record must have, from `Ledger.length`, or else `Conflict`.
             ahead: open the next batch as soon as only the tail of the last one is open.
             roll: select the open items that nobody works on again, with the newest model, and
                 ``budget`` further ones. Where training uses weights they stay.
@@ -136,22 +141,21 @@ class Campaign(CampaignRecord):
         Returns:
             The picks in order. ``info`` holds the number of the batch, its strategy, seed and
             options, the number of the model, and the ids of the holdout.
-
-        Raises:
-            Conflict: the record does not have the expected length.
         """
         name: Any = strategy
         if isinstance(name, int | np.integer) and not isinstance(name, bool):
             if budget is not None:
                 raise BadInput(f"the budget is given twice: {name} and {budget}")
             name, budget = None, int(name)
-        while True:
+        settled: Asked | None = None
+        while settled is None:
             found = self.look(lambda ledger: self._read_state(ledger, ahead, roll, expected))
             if isinstance(found, Asked):
-                return self._add_keys(batches.read_selection(found))
+                settled = found
+                break
             rolled = len(found.released) + len(found.carried)
             size = (budget or 0) + rolled if rolled else budget
-            request = batches.make_request(self.pool, found, name, size, seed, options)
+            request = batches.make_batch_request(self.pool, found, name, size, seed, options)
             with self._model_lock:
                 if found.trained is not None:
                     self._restore_model(found.trained)
@@ -163,14 +167,8 @@ class Campaign(CampaignRecord):
             else:
                 record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
             settled = self.commit(record_batch, expected=expected)
-            if settled is not None:
-                return self._add_keys(batches.read_selection(settled))
-
-    def _add_keys(self, picks: Selection) -> Selection:
-        """Add the keys of the picks where the pool's ids are not whole numbers."""
-        if not self.pool.has_keys:
-            return picks
-        return replace(picks, keys=self._name_items(picks.ids))
+        picks = batches.read_batch_selection(settled)
+        return replace(picks, keys=self._name_items(picks.ids)) if self.pool.has_keys else picks
 
     def _name_items(self, ids: Any) -> list[Any]:
         """The keys of some items."""
@@ -197,10 +195,11 @@ class Campaign(CampaignRecord):
     ) -> Asked | CampaignState:
         """The open batch, or the state that determines a new one."""
         settings = self.settings_of(ledger)
-        check_length(ledger, expected)
+        if expected is not None:
+            check_record_length(ledger, expected)
         newest = ledger.trainings[-1].number if ledger.trainings else None
         if roll and ledger.batches and ledger.batches[-1].asked.model != newest:
-            rolling = batches.list_rolling(ledger, settings, self.clock())
+            rolling = batches.list_rolling_items(ledger, settings, self.clock())
             if rolling:
                 return CampaignState.from_ledger(ledger, settings, rolling)
         batch = batches.find_open_batch(ledger, ahead)
@@ -281,8 +280,8 @@ class Campaign(CampaignRecord):
         return found
 
     def _record_failure(self, number: int, error: BaseException) -> None:
-        self._model.forget()
-        text = describe_error(error)
+        self._model.forget_model()
+        text = describe_training_error(error)
 
         def fail(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             ended = any(trained.number == number for trained in ledger.trainings)

@@ -81,7 +81,7 @@ class CampaignRecord(SharedRecord):
             new = old.replace_settings(**_match_class_types(ledger, old, settings))
             before, after = old.to_dict(), new.to_dict()
             different = {name: value for name, value in after.items() if before[name] != value}
-            _check_holdout(ledger, old, new)
+            _check_holdout_growth(ledger, old, new)
             return ([Changed(now, different, by)] if different else []), new
 
         check_annotator(by)
@@ -109,10 +109,10 @@ class CampaignRecord(SharedRecord):
             The new length of the record.
         """
         if anything:
-            self._check_unasked(labels)
+            self._check_unasked_items(labels)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], int]:
-            events = operations.label_events(
+            events = operations.make_label_events(
                 ledger,
                 self.settings_of(ledger),
                 labels,
@@ -125,18 +125,20 @@ class CampaignRecord(SharedRecord):
 
         return self.commit(decide, expected=expected)
 
-    def _check_unasked(self, ids: Iterable[object]) -> None:
+    def _check_unasked_items(self, ids: Iterable[object]) -> None:
         """Reject items that do not exist; without a pool, all may."""
 
     def withdraw(self, ids: ItemIds, *, by: str = "", expected: int | None = None) -> None:
         """Withdraw this annotator's labels or skips of some items."""
-        self._commit_events(by, expected, partial(operations.withdrawal_events, ids=ids))
+        self._commit_events(by, expected, partial(operations.make_withdrawal_events, ids=ids))
 
     def skip(
         self, ids: ItemIds, *, reason: str = "", by: str = "", expected: int | None = None
     ) -> None:
         """Mark items as not to be labelled, with a reason."""
-        self._commit_events(by, expected, partial(operations.skip_events, ids=ids, reason=reason))
+        self._commit_events(
+            by, expected, partial(operations.make_skip_events, ids=ids, reason=reason)
+        )
 
     def resolve(
         self, labels: Mapping[Any, Label], *, by: str = "", expected: int | None = None
@@ -145,7 +147,7 @@ class CampaignRecord(SharedRecord):
 
         def make_events(ledger: Ledger, *, by: str, now: float) -> list[Event]:
             settings = self.settings_of(ledger)
-            return operations.resolution_events(ledger, settings, labels, by=by, now=now)
+            return operations.make_resolution_events(ledger, settings, labels, by=by, now=now)
 
         self._commit_events(by, expected, make_events)
 
@@ -171,15 +173,15 @@ class CampaignRecord(SharedRecord):
 
     def give_back(self, by: str, ids: ItemIds | None = None) -> None:
         """Return this annotator's leases: some items, or all."""
-        self._commit_events(by, None, partial(operations.return_events, ids=ids))
+        self._commit_events(by, None, partial(operations.make_return_events, ids=ids))
 
     def remove_annotator(self, name: str, *, by: str = "") -> None:
         """Keep an annotator out: their leases are returned, and their labels stay."""
-        self._commit_events(by, None, partial(operations.removal_events, name=name))
+        self._commit_events(by, None, partial(operations.make_removal_events, name=name))
 
     def admit_annotator(self, name: str, *, by: str = "") -> None:
         """Let a removed annotator label again."""
-        self._commit_events(by, None, partial(operations.admission_events, name=name))
+        self._commit_events(by, None, partial(operations.make_admission_events, name=name))
 
     def undo(self, by: str) -> int | None:
         """Withdraw this annotator's last label or skip, and lease them the item again.
@@ -242,7 +244,7 @@ class CampaignRecord(SharedRecord):
         return known[1]
 
 
-def _check_holdout(ledger: Ledger, old: Settings, new: Settings) -> None:
+def _check_holdout_growth(ledger: Ledger, old: Settings, new: Settings) -> None:
     """Reject a larger holdout than the one that strategies have left alone so far."""
     seen = any(
         batch.asked.strategy != BASELINE and len(batch.asked.validation) < len(batch.asked.ids)

@@ -14,11 +14,10 @@ Cost: one pass over the times.
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labelwise.campaign.settings import Settings
-from labelwise.errors import BadInput
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import RECENT
 
@@ -34,7 +33,7 @@ class LabelTimes:
     mean: float | None  # mean time in seconds, with times cut at ten medians, or None
 
     @property
-    def worked(self) -> float:
+    def worked_seconds(self) -> float:
         """Total seconds, with long times cut."""
         return self.measured * self.mean if self.mean is not None else 0.0
 
@@ -53,25 +52,20 @@ class CampaignCost:
     says: str  # the cost in words
 
 
-def summarize_times(seconds: Iterable[float | None]) -> LabelTimes:
+def summarize_label_times(seconds: Sequence[float]) -> LabelTimes:
     """Summarize labelling times robustly.
 
-    None, NaN and infinity are ignored.
-
-    >>> found = summarize_times([2.0, 3.0, 4.0, None, 3600.0])
-    >>> found.measured, found.typical, found.worked
+    >>> found = summarize_label_times([2.0, 3.0, 4.0, 3600.0])
+    >>> found.measured, found.typical, found.worked_seconds
     (4, 3.5, 44.0)
     """
-    known = [value for value in seconds if value is not None and math.isfinite(value)]
-    if any(value < 0 for value in known):
-        raise BadInput(f"a label cannot take {min(known)} seconds; give 0 or more, or None")
-    if not known:
+    if not seconds:
         return LabelTimes(0, None, None)
-    typical = statistics.median(known)
+    typical = statistics.median(seconds)
     # Do not cut if most times are 0, as after labelling many items at once.
     longest = MAX_MEDIANS * typical if typical > 0 else math.inf
-    mean = statistics.fmean(min(value, longest) for value in known)
-    return LabelTimes(len(known), typical, mean)
+    mean = statistics.fmean(min(value, longest) for value in seconds)
+    return LabelTimes(len(seconds), typical, mean)
 
 
 def campaign_cost(ledger: Ledger, settings: Settings) -> CampaignCost:
@@ -85,24 +79,24 @@ def campaign_cost(ledger: Ledger, settings: Settings) -> CampaignCost:
     >>> campaign_cost(ledger, Settings(price=0.1, budget_money=10.0)).says
     '90 labels in 0.1 hours (4.0 s each), 9.00 of 10.00 in money; 90 % is spent, 10 labels are left'
     """
-    found = summarize_times(ledger.recent_seconds)
-    return compute_cost(ledger.vote_count, found, settings, more=found.measured >= RECENT)
+    found = summarize_label_times(ledger.recent_seconds)
+    return compute_label_cost(ledger.vote_count, found, settings, more=found.measured >= RECENT)
 
 
-def compute_cost(
+def compute_label_cost(
     labels: int, found: LabelTimes, settings: Settings, *, more: bool = False
 ) -> CampaignCost:
     """Compute the cost of labels.
 
     With ``more``, the times cover only some of the labels, and their mean counts for all.
 
-    >>> found = summarize_times([36.0] * 100)
-    >>> cost = compute_cost(100, found, Settings(hourly=20.0, budget_hours=4.0))
+    >>> found = summarize_label_times([36.0] * 100)
+    >>> cost = compute_label_cost(100, found, Settings(hourly=20.0, budget_hours=4.0))
     >>> cost.hours, cost.money, cost.left, cost.share
     (1.0, 20.0, 300, 0.25)
     """
-    hours = _compute_hours(labels, found, more)
-    money, each = _compute_money(labels, hours, found, settings)
+    hours = _compute_label_hours(labels, found, more)
+    money, each = _compute_label_money(labels, hours, found, settings)
     seconds = found.typical
     budgets = [
         (settings.budget_labels, float(labels), 1.0),
@@ -111,23 +105,25 @@ def compute_cost(
     ]
     known = [(limit, used, unit) for limit, used, unit in budgets if limit is not None]
     shares = [used / limit if limit > 0 else 1.0 for limit, used, _ in known if used is not None]
-    reach = [_labels_left(limit, used, unit) for limit, used, unit in known if used is not None]
+    reach = [
+        _count_labels_left(limit, used, unit) for limit, used, unit in known if used is not None
+    ]
     known_counts = [count for count in reach if count is not None]
     left, share = min(known_counts, default=None), max(shares, default=None)
     says = _describe_cost(labels, money, hours, seconds, settings, left, share)
     return CampaignCost(labels, money, hours, seconds, left, share, says)
 
 
-def _compute_hours(labels: int, found: LabelTimes, more: bool) -> float | None:
+def _compute_label_hours(labels: int, found: LabelTimes, more: bool) -> float | None:
     if found.mean is None or found.typical is None:
         return 0.0 if labels == 0 else None
     if more:
         return labels * found.mean / 3600.0
     # Changed labels have several times, so there may be more times than labels.
-    return (found.worked + max(labels - found.measured, 0) * found.typical) / 3600.0
+    return (found.worked_seconds + max(labels - found.measured, 0) * found.typical) / 3600.0
 
 
-def _compute_money(
+def _compute_label_money(
     labels: int, hours: float | None, found: LabelTimes, settings: Settings
 ) -> tuple[float | None, float | None]:
     """The cost of the labels, and of the next one."""
@@ -143,7 +139,7 @@ def _compute_money(
     return total + hourly * hours, per_label
 
 
-def _labels_left(limit: float, used: float, each: float | None) -> int | None:
+def _count_labels_left(limit: float, used: float, each: float | None) -> int | None:
     """Number of labels left in a budget; None if a label costs nothing or the cost is unknown."""
     if used >= limit:
         return 0

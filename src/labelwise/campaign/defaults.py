@@ -8,7 +8,7 @@ from labelwise.errors import BadInput
 from labelwise.learner import Label
 from labelwise.rounds.default_strategies import DEFAULT
 from labelwise.strategies import get
-from labelwise.strategy import Job, Strategy
+from labelwise.strategy import Job
 
 HOLDOUT_SHARE = 0.2  # Share of every batch that is drawn at random to measure the model
 _GRADIENTS = {"gradient_norms", "gradient_products"}  # Representations that only a network gives
@@ -18,8 +18,18 @@ _OFFERED = {
 }
 """Representations that the default models give, for classes and for a regression."""
 
+_SHAPES: dict[str, tuple[int, ...]] = {
+    "features": (64,),
+    "probabilities": (10,),
+    "logits": (10,),
+    "member_probabilities": (50, 10),
+    "member_votes": (50,),
+    "outputs": (1,),
+}
+"""Typical shapes of one row."""
 
-def make_settings(
+
+def make_default_settings(
     strategy: str | None,
     classes: Sequence[Label] | None,
     *,
@@ -38,7 +48,7 @@ def make_settings(
             False (docs/decisions/defaults-from-results.md).
 
     Example:
-        >>> make_settings(None, None, regression=True).strategy
+        >>> make_default_settings(None, None, regression=True).strategy
         'mixed_lcmd'
     """
     settings = {"validation": HOLDOUT_SHARE, "weights": False, **settings}
@@ -47,19 +57,23 @@ def make_settings(
     if not network and ("features",) in get(settings["strategy"]).input_sets:
         settings = {"first": settings["strategy"], **settings}  # it needs no model
     chosen = Settings.from_dict(settings).check_text()
-    check_strategy(chosen, network=network, several=several)
+    check_campaign_strategy(chosen, network=network, several=several)
     return chosen
 
 
-def check_strategy(settings: Settings, *, network: bool = False, several: bool = False) -> None:
+def check_campaign_strategy(
+    settings: Settings, *, network: bool = False, several: bool = False
+) -> None:
     """Reject a strategy that the campaign's model cannot serve, before hours of labelling."""
     offered = _OFFERED[settings.regression] | (_GRADIENTS if network else set())
     strategy = get(settings.strategy)
     sets = strategy.input_sets
     served = next((names for names in sets if set(names) <= offered), None)
     if served is not None and (several or served != ("outputs",)):  # outputs: several models
-        chosen = strategy.with_options(**settings.options)
-        _check_example(chosen, served, settings.batch, 2 if several else 1)
+        chosen, batch = strategy.with_options(**settings.options), settings.batch
+        if chosen.check is not None:  # reject one that a typical batch would fail
+            shapes = {name: (_SHAPES.get(name, ()),) * (2 if several else 1) for name in served}
+            chosen.check(Job(100 * batch, batch, shapes, chosen.options, labelled=10))
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"
@@ -69,21 +83,3 @@ def check_strategy(settings: Settings, *, network: bool = False, several: bool =
         f"{strategy.name} needs {wanted}, which {task} does not give; "
         f"take {DEFAULT[settings.regression]} or another one{other if helps else ''}"
     )
-
-
-_SHAPES: dict[str, tuple[int, ...]] = {
-    "features": (64,),
-    "probabilities": (10,),
-    "logits": (10,),
-    "member_probabilities": (50, 10),
-    "member_votes": (50,),
-    "outputs": (1,),
-}
-"""Typical shapes of one row."""
-
-
-def _check_example(strategy: Strategy, names: Sequence[str], budget: int, models: int) -> None:
-    """Reject a strategy that a typical batch of a campaign would fail."""
-    shapes = {name: (_SHAPES.get(name, ()),) * models for name in names}
-    if strategy.check is not None:
-        strategy.check(Job(100 * budget, budget, shapes, strategy.options, labelled=10))

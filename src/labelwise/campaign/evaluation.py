@@ -20,13 +20,6 @@ FEWEST_EVALUATED = 30  # Held-out labels from which on a score is shown
 OFTEN_CONFUSED, FEWEST_CONFUSED = 0.1, 5
 """Share and number of labels of two classes from which on they are often confused."""
 
-_COUNTS = {
-    "accuracy": "validation_labels",
-    "mse": "validation_labels",
-    "prequential": "prequential_labels",
-}
-"""By metric: the entry with the number of labels that it was measured on."""
-
 
 class ModelScore(NamedTuple):
     """The score of a model."""
@@ -70,7 +63,7 @@ class ModelEvaluation:
         """The evaluation of a model."""
         held_out = int(trained.metrics.get("validation_labels") or 0)
         learned = int(trained.metrics.get("training_labels", trained.labels - held_out))
-        scores = (read_score(trained, metric) for metric in ("accuracy", "mse"))
+        scores = (read_model_score(trained, metric) for metric in ("accuracy", "mse"))
         score = next((score for score in scores if score), None)
         own = () if score is None else ("balanced_accuracy", "macro_f1")
         return cls(learned, held_out, score, *(trained.metrics.get(name) for name in own))
@@ -98,9 +91,10 @@ class ModelEvaluation:
         return f"evaluating: {min(self.held_out, FEWEST_EVALUATED)} of {FEWEST_EVALUATED}"
 
 
-def read_score(trained: Trained, metric: str) -> ModelScore | None:
+def read_model_score(trained: Trained, metric: str) -> ModelScore | None:
     """The score of a model, if it was measured on enough labels."""
-    value, evaluated = trained.metrics.get(metric), trained.metrics.get(_COUNTS[metric])
+    count = "prequential_labels" if metric == "prequential" else "validation_labels"
+    value, evaluated = trained.metrics.get(metric), trained.metrics.get(count)
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if evaluated is not None and evaluated < FEWEST_EVALUATED:
@@ -146,10 +140,10 @@ class ModelQuality(NamedTuple):
         return sum(count * abs(sure - right) for sure, right, count in self.reliability) / total
 
 
-def read_quality(ledger: Ledger) -> ModelQuality:
+def read_model_quality(ledger: Ledger) -> ModelQuality:
     """The quality of the last model: by cross-validation, or else on the holdout.
 
-    >>> read_quality(Ledger()).source
+    >>> read_model_quality(Ledger()).source
     ''
     """
     found, source = read_out_of_fold(ledger), "cross-validation"
@@ -175,7 +169,7 @@ def find_confused_classes(ledger: Ledger) -> tuple[Label, Label] | None:
     >>> find_confused_classes(ledger)
     ('cat', 'dog')
     """
-    found = read_quality(ledger)
+    found = read_model_quality(ledger)
     if not found.confusions:
         return None
     counts = np.array(found.confusions)
@@ -213,7 +207,7 @@ def learning_curve(ledger: Ledger) -> list[ModelScore]:
     squared = bool(ledger.settings.get("regression", False))
     for metric in ("mse",) if squared else ("accuracy", "prequential"):
         if any(metric in training.metrics for training in ledger.trainings):
-            scores = (read_score(training, metric) for training in ledger.trainings)
+            scores = (read_model_score(training, metric) for training in ledger.trainings)
             points = {score.labels: score for score in scores if score is not None}
             return [points[labels] for labels in sorted(points)]
     return []

@@ -14,11 +14,11 @@ Images are named by their paths in the campaign's folder of images.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from labelwise.errors import BadInput, LabelwiseError, require_extra
-from labelwise.files import JsonObject, write_json, write_text
+from labelwise.files import Json, JsonObject, write_json, write_text
 
 EXCHANGE_FORMATS = {"coco": ".json", "cvat": ".xml", "fiftyone": ".json"}
 """Endings of the files by format."""
@@ -45,16 +45,16 @@ def write_image_labels(
     labels = [image.label for image in images if image.label is not None]
     names = list(dict.fromkeys([*classes, *labels]))
     if form == "fiftyone":
-        write_json(path, _make_fiftyone(images, names), indent=1)
+        write_json(path, _make_fiftyone_labels(images, names), indent=1)
     elif form == "coco":
-        write_json(path, _make_coco(images, names, folder), indent=1)
+        write_json(path, _make_coco_labels(images, names, folder), indent=1)
     else:
-        root = _make_cvat(images, names, folder)
+        root = _make_cvat_labels(images, names, folder)
         ElementTree.indent(root)
         write_text(path, ElementTree.tostring(root, "unicode") + "\n")
 
 
-def _make_fiftyone(images: Iterable[ImageLabel], names: Sequence[str]) -> JsonObject:
+def _make_fiftyone_labels(images: Iterable[ImageLabel], names: Sequence[str]) -> JsonObject:
     labels = {
         str(PurePosixPath(image.path).with_suffix("")): names.index(image.label)
         for image in images
@@ -63,11 +63,13 @@ def _make_fiftyone(images: Iterable[ImageLabel], names: Sequence[str]) -> JsonOb
     return {"classes": list(names), "labels": labels}
 
 
-def _make_coco(images: Sequence[ImageLabel], names: Sequence[str], folder: Path) -> JsonObject:
+def _make_coco_labels(
+    images: Sequence[ImageLabel], names: Sequence[str], folder: Path
+) -> JsonObject:
     listed: list[JsonObject] = []
     annotations: list[JsonObject] = []
     for number, image in enumerate(images, 1):
-        width, height = _read_size(folder / image.path)
+        width, height = _read_image_size(folder / image.path)
         listed.append({"id": number, "file_name": image.path, "width": width, "height": height})
         if image.label is not None:
             corners = [0, 0, width, 0, width, height, 0, height]
@@ -79,7 +81,7 @@ def _make_coco(images: Sequence[ImageLabel], names: Sequence[str], folder: Path)
     return {"images": listed, "annotations": annotations, "categories": categories}
 
 
-def _make_cvat(
+def _make_cvat_labels(
     images: Sequence[ImageLabel], names: Sequence[str], folder: Path
 ) -> ElementTree.Element:
     root = ElementTree.Element("annotations")
@@ -89,7 +91,7 @@ def _make_cvat(
     for name in names:
         ElementTree.SubElement(ElementTree.SubElement(labels, "label"), "name").text = name
     for number, image in enumerate(images):
-        width, height = _read_size(folder / image.path)
+        width, height = _read_image_size(folder / image.path)
         about = {"name": image.path, "width": str(width), "height": str(height)}
         entry = ElementTree.SubElement(root, "image", {"id": str(number), **about})
         if image.label is not None:
@@ -97,7 +99,7 @@ def _make_cvat(
     return root
 
 
-def _read_size(path: Path) -> tuple[int, int]:
+def _read_image_size(path: Path) -> tuple[int, int]:
     with require_extra("sizes of images need pillow", "web"):
         from PIL import Image
     try:
@@ -115,9 +117,9 @@ def read_image_labels(path: Path) -> list[ImageLabel]:
     """
     try:
         if path.suffix == ".xml":
-            found = list(_read_cvat(ElementTree.parse(path).getroot()))
+            found = list(_read_cvat_labels(ElementTree.parse(path).getroot()))
         else:
-            found = list(_read_json(json.loads(path.read_bytes())))
+            found = list(_read_coco_or_fiftyone_labels(json.loads(path.read_bytes())))
     except LabelwiseError:
         raise
     except (
@@ -140,7 +142,7 @@ def read_image_labels(path: Path) -> list[ImageLabel]:
     return [ImageLabel(name, label) for name, label in first.items()]
 
 
-def _read_cvat(root: ElementTree.Element) -> Iterable[ImageLabel]:
+def _read_cvat_labels(root: ElementTree.Element) -> Iterable[ImageLabel]:
     if root.tag != "annotations":
         raise KeyError("annotations")
     for image in root.iter("image"):
@@ -148,7 +150,7 @@ def _read_cvat(root: ElementTree.Element) -> Iterable[ImageLabel]:
             yield ImageLabel(image.attrib["name"], tag.attrib["label"])
 
 
-def _read_json(content: Any) -> Iterable[ImageLabel]:
+def _read_coco_or_fiftyone_labels(content: Json) -> Iterable[ImageLabel]:
     if "labels" in content:
         classes = content.get("classes")
         for name, entry in content["labels"].items():

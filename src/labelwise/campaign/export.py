@@ -7,6 +7,7 @@ spreadsheet would compute as formulas are counted, and escaped on request.
 import csv
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
-from labelwise.files import JsonObject, check_output_path, write_atomically
+from labelwise.files import Json, JsonObject, check_output_path, write_atomically
 from labelwise.pool.sources.parquet import import_pyarrow
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
@@ -42,7 +43,7 @@ FORMATS = (*TABLE_FORMATS, ".json")
 
 def label_rows(
     ledger: Ledger, labels: Mapping[int, Label], events: Iterable[Event], describe: Describe
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """One row per labelled item, by id.
 
     ``labels`` are those of `CampaignRecord.labels`; ``events``, the whole record, has the times.
@@ -134,19 +135,19 @@ def predicted_tasks(
     """
     tasks = []
     for row in rows:
-        task = _make_task(row["id"], row["item"], kind)
-        guess: JsonObject = {"result": [_make_result(row["prediction"], regression)]}
+        task = _make_label_studio_task(row["id"], row["item"], kind)
+        guess: JsonObject = {"result": [_make_label_studio_result(row["prediction"], regression)]}
         if "confidence" in row:
             guess["score"] = row["confidence"]
         task["predictions"] = [{"model_version": "labelwise", **guess}]
         if row["label"] is not None:
-            own = _make_result(row["label"], regression)
+            own = _make_label_studio_result(row["label"], regression)
             task["annotations"] = [{"result": [own], "was_cancelled": False}]
         tasks.append(task)
     return tasks
 
 
-def vote_rows(ledger: Ledger, events: Iterable[Event], describe: Describe) -> list[dict[str, Any]]:
+def vote_rows(ledger: Ledger, events: Iterable[Event], describe: Describe) -> list[JsonObject]:
     """One row per current vote, by id, with the keys of `VOTE_COLUMNS`."""
     told, _ = _find_last_votes(events)
     rows = []
@@ -172,7 +173,7 @@ def _find_last_votes(
     return told, resolved
 
 
-def _format_vote_time(event: Told | None) -> dict[str, Any]:
+def _format_vote_time(event: Told | None) -> JsonObject:
     if event is None:
         return {"at": None, "seconds": None}
     return {"at": format_utc(event.at), "seconds": event.seconds}
@@ -189,27 +190,27 @@ def format_utc(at: float) -> str:
 
 
 def label_studio_tasks(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[JsonObject],
     skipped: Mapping[int, Skip],
     describe: Describe,
     *,
     kind: str,
     regression: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Label Studio tasks with an annotation per vote; a skip is a cancelled annotation.
 
     The ``kind`` of the items determines the key in ``data``.
     """
     tasks = []
     for row in rows:
-        task = _make_task(row["id"], row["item"], kind)
+        task = _make_label_studio_task(row["id"], row["item"], kind)
         extra = {key: row[key] for key in ("weight", "batch", "rank", "strategy", "validation")}
         task["meta"] = {"labelwise": {"label": row["label"], "by": row["by"], **extra}}
         votes = row["votes"] or [row]
-        task["annotations"] = [_make_annotation(vote, regression) for vote in votes]
+        task["annotations"] = [_make_label_studio_annotation(vote, regression) for vote in votes]
         tasks.append(task)
     for item, skip in sorted(skipped.items()):
-        task = _make_task(item, describe(item), kind)
+        task = _make_label_studio_task(item, describe(item), kind)
         task["meta"] = {"labelwise": {"by": skip.by, "reason": skip.reason}}
         task["annotations"] = [{"result": [], "was_cancelled": True}]
         tasks.append(task)
@@ -219,19 +220,19 @@ def label_studio_tasks(
 _FIELDS = {"images": "image", "texts": "text", "numbers": "text"}
 
 
-def _make_task(item: int, shown: str, kind: str) -> dict[str, Any]:
+def _make_label_studio_task(item: int, shown: str, kind: str) -> JsonObject:
     return {"id": item, "data": {_FIELDS.get(kind, "text"): shown, "labelwise_id": item}}
 
 
-def _make_result(label: Label, regression: bool) -> JsonObject:
+def _make_label_studio_result(label: Label, regression: bool) -> JsonObject:
     value: JsonObject = {"number": label} if regression else {"choices": [str(label)]}
     kind = "number" if regression else "choices"
     return {"from_name": "label", "to_name": "item", "type": kind, "value": value}
 
 
-def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
-    result = _make_result(vote["label"], regression)
-    annotation: dict[str, Any] = {"result": [result], "was_cancelled": False}
+def _make_label_studio_annotation(vote: JsonObject, regression: bool) -> JsonObject:
+    result = _make_label_studio_result(vote["label"], regression)
+    annotation: JsonObject = {"result": [result], "was_cancelled": False}
     if vote["seconds"] is not None:
         annotation["lead_time"] = vote["seconds"]
     if vote["at"] is not None:
@@ -243,7 +244,7 @@ def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any
 def write_table(
     path: Path,
     columns: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[JsonObject],
     *,
     spreadsheet: bool = False,
 ) -> int:
@@ -259,15 +260,29 @@ def write_table(
     formulas = 0
     with write_atomically(path) as part:
         if path.suffix == ".csv":
-            formulas = _write_csv(part, columns, rows, spreadsheet)
+            formulas = _write_csv_table(part, columns, rows, spreadsheet)
         elif path.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
                 for row in rows:
                     line = json.dumps({name: row[name] for name in columns}, ensure_ascii=False)
                     file.write(f"{line}\n")
         else:
-            _write_parquet(part, columns, rows)
+            _write_parquet_table(part, columns, rows)
     return formulas
+
+
+def encode_table(
+    suffix: str,
+    columns: Sequence[str],
+    rows: Sequence[JsonObject],
+    *,
+    spreadsheet: bool = False,
+) -> bytes:
+    """The file that `write_table` would write."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"table{suffix}"
+        write_table(path, columns, rows, spreadsheet=spreadsheet)
+        return path.read_bytes()
 
 
 def check_spreadsheet(path: Path, spreadsheet: bool) -> None:
@@ -276,22 +291,22 @@ def check_spreadsheet(path: Path, spreadsheet: bool) -> None:
         raise BadInput(f"--spreadsheet is for .csv files; {path.name!r} does not need it")
 
 
-def _write_csv(
-    path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], spreadsheet: bool
+def _write_csv_table(
+    path: Path, columns: Sequence[str], rows: Sequence[JsonObject], spreadsheet: bool
 ) -> int:
     formulas = 0
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in rows:
-            cells = [_to_cell(row[name]) for name in columns]
+            cells = [_make_table_cell(row[name]) for name in columns]
             cells = [escape_formula(cell) for cell in cells] if spreadsheet else cells
             formulas += sum(map(is_formula, cells))
             writer.writerow(cells)
     return formulas
 
 
-def _to_cell(value: Any) -> Any:
+def _make_table_cell(value: Json) -> Json:
     """Convert a value to one cell: lists to JSON, booleans to words."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -300,7 +315,7 @@ def _to_cell(value: Any) -> Any:
     return value
 
 
-def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def _write_parquet_table(path: Path, columns: Sequence[str], rows: Sequence[JsonObject]) -> None:
     pyarrow, parquet = import_pyarrow("writing .parquet")
     whole, number = pyarrow.int64(), pyarrow.float64()
     types = {"batch": whole, "rank": whole, "weight": number, "seconds": number}
@@ -311,14 +326,14 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[st
         chance = name in ("low", "high") or name.startswith("p:")
         kind = number if chance else types.get(name, pyarrow.string())
         if name in ("id", "label", "guess", "prediction"):
-            kind = _choose_label_type(values, pyarrow)
+            kind = _choose_parquet_type(values, pyarrow)
         if kind == pyarrow.string():
-            values = [None if value is None else _to_text(value) for value in values]
+            values = [None if value is None else str(_make_table_cell(value)) for value in values]
         arrays.append(pyarrow.array(values, type=kind))
     parquet.write_table(pyarrow.table(arrays, names=list(columns)), path)
 
 
-def _choose_label_type(values: Sequence[Any], pyarrow: Any) -> Any:
+def _choose_parquet_type(values: Sequence[Json], pyarrow: Any) -> Any:
     """Integers, numbers, or text if there is any other label."""
     given = [value for value in values if value is not None]
     if given and all(isinstance(value, int) for value in given):
@@ -326,11 +341,6 @@ def _choose_label_type(values: Sequence[Any], pyarrow: Any) -> Any:
     if given and all(isinstance(value, int | float) for value in given):
         return pyarrow.float64()
     return pyarrow.string()
-
-
-def _to_text(value: Any) -> str:
-    flat = _to_cell(value)
-    return flat if isinstance(flat, str) else str(flat)
 
 
 # Formulas: a .csv file has no types, so Excel, LibreOffice and Google Sheets compute a cell that
@@ -344,7 +354,7 @@ BEGINNINGS = tuple("=+-@\t\r\n＝＋－＠")
 _NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def is_formula(value: Any) -> bool:
+def is_formula(value: Json) -> bool:
     """Whether a spreadsheet would compute a cell: a text that is not a number.
 
     Example:
@@ -355,7 +365,7 @@ def is_formula(value: Any) -> bool:
     return begins and not _NUMBER.fullmatch(value)
 
 
-def escape_formula(value: Any) -> Any:
+def escape_formula(value: Json) -> Json:
     """Make a formula a text by an apostrophe.
 
     Example:

@@ -108,7 +108,7 @@ def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Fo
     begin = min(_FIRST_SHARE * last, sizes[-_KEPT] if len(sizes) >= _KEPT else 0)
     used = [point for point in used if point.labels >= begin]
     error = np.array([p.value if squared else 1.0 - p.value for p in used])
-    gain, low, high = _fit_laws(used, error, squared).forecast_gain(step / last)
+    gain, low, high = _fit_power_laws(used, error, squared).forecast_gain(step / last)
     # From the measured value of the last model, which people see: the fitted one may be lower.
     reaches = max(used[-1].value - gain, 0.0) if squared else min(used[-1].value + gain, 1.0)
     says = _describe_gain(step, gain, low, high, reaches, squared)
@@ -177,10 +177,10 @@ class _LawMixture:
         return middle, low, high
 
 
-def _fit_laws(points: Sequence[ModelScore], error: Floats, squared: bool) -> _LawMixture:
+def _fit_power_laws(points: Sequence[ModelScore], error: Floats, squared: bool) -> _LawMixture:
     """Fit all laws under all noise models."""
     x = np.array([point.labels / points[-1].labels for point in points])
-    counts = np.array([_holdout_size(point) for point in points])
+    counts = np.array([_estimate_holdout_size(point) for point in points])
     if squared or not np.isfinite(counts).all():
         level = max(float(np.median(error)), 1e-9)
         noises = [np.diag(np.full(len(error), (share * level) ** 2)) for share in _UNKNOWN_NOISE]
@@ -190,7 +190,7 @@ def _fit_laws(points: Sequence[ModelScore], error: Floats, squared: bool) -> _La
     for shared in ((0.0,), _SHARED_NOISE):
         expected = np.clip(expected, 0.5 / counts.max(), 1 - 0.5 / counts.max())
         noises = [
-            larger**2 * _error_covariance(expected, counts, share)
+            larger**2 * _compute_error_covariance(expected, counts, share)
             for share in shared
             for larger in _NOISE_FACTORS
         ]
@@ -199,7 +199,7 @@ def _fit_laws(points: Sequence[ModelScore], error: Floats, squared: bool) -> _La
     return laws
 
 
-def _holdout_size(point: ModelScore) -> float:
+def _estimate_holdout_size(point: ModelScore) -> float:
     """The holdout size of a model, from its Wilson interval; NaN if it has none.
 
     The ends of the interval are the roots q of ``(p - q)^2 = k q (1 - q)``, ``k = z^2 / m``.
@@ -212,7 +212,7 @@ def _holdout_size(point: ModelScore) -> float:
     return _NORMAL**2 / k if k > 0 else math.nan
 
 
-def _error_covariance(error: Floats, counts: Floats, shared: float) -> Floats:
+def _compute_error_covariance(error: Floats, counts: Floats, shared: float) -> Floats:
     """The covariance of measured errors, ``(t, t)``, for a share of common noise.
 
     Args:

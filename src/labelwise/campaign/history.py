@@ -17,7 +17,7 @@ from labelwise.record.events import (
     Told,
     Trained,
     Training,
-    kind_of,
+    read_event_kind,
 )
 
 
@@ -31,20 +31,20 @@ def describe_events(events: Sequence[Event]) -> Iterator[tuple[float, str]]:
             run.append(event)
             continue
         if run:
-            yield run[-1].at, _describe_labels(run)
+            yield run[-1].at, _describe_label_events(run)
         run = [event] if isinstance(event, Told) else []
         if not run:
             yield event.at, describe_event(event)
     if run:
-        yield run[-1].at, _describe_labels(run)
+        yield run[-1].at, _describe_label_events(run)
 
 
 def describe_event(event: Event) -> str:
     """Describe one event."""
-    return DESCRIPTIONS[kind_of(event)](event)
+    return DESCRIPTIONS[read_event_kind(event)](event)
 
 
-def _describe_labels(run: Sequence[Told]) -> str:
+def _describe_label_events(run: Sequence[Told]) -> str:
     who = format_person(run[0].by)
     if len(run) == 1:
         words = f"{who} labelled item {run[0].id} {escape_text(run[0].label, 40)}"
@@ -57,7 +57,7 @@ def _describe_labels(run: Sequence[Told]) -> str:
     return f"{words} in {format_duration(sum(seconds))}" if seconds else words
 
 
-def _format_author(event: Started | Changed | Renamed | Training) -> str:
+def _format_event_author(event: Started | Changed | Renamed | Training) -> str:
     """Format " by NAME"; the background process is not named."""
     named = event.by and not event.by.startswith("background process ")
     return f" by {format_person(event.by)}" if named else ""
@@ -67,7 +67,7 @@ def _describe_change(event: Changed) -> str:
     changes = ", ".join(
         f"{name}={escape_text(value, 60)}" for name, value in event.settings.items()
     )
-    return f"settings changed{_format_author(event)}: {changes}"
+    return f"settings changed{_format_event_author(event)}: {changes}"
 
 
 def _describe_batch(event: Asked) -> str:
@@ -90,7 +90,7 @@ def _describe_skip(event: Skipped) -> str:
 
 DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "started": lambda event: (
-        f"campaign started{_format_author(event)} with {format_count(event.items, 'item')}"
+        f"campaign started{_format_event_author(event)} with {format_count(event.items, 'item')}"
     ),
     "changed": _describe_change,
     "added": lambda event: f"the pool grew by {format_count(event.items, 'item')}",
@@ -100,7 +100,7 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     ),
     "renamed": lambda event: (
         f"class {escape_text(event.old, 40)} renamed to {escape_text(event.new, 40)}"
-        f"{_format_author(event)}"
+        f"{_format_event_author(event)}"
     ),
     "lent": lambda event: (
         f"{format_count(len(event.ids), 'item')} reserved for {format_person(event.by)}"
@@ -108,7 +108,7 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "returned": lambda event: (
         f"{format_person(event.by)} gave back {format_count(len(event.ids), 'item')}"
     ),
-    "told": lambda event: _describe_labels([event]),
+    "told": lambda event: _describe_label_events([event]),
     "withdrawn": lambda event: f"{format_person(event.by)} withdrew their label of item {event.id}",
     "skipped": _describe_skip,
     "noted": lambda event: (
@@ -120,7 +120,7 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
         f"{format_person(event.by)} settled item {event.id}: {escape_text(event.label, 40)}"
     ),
     "training": lambda event: (
-        f"training {event.number} began{_format_author(event)}, with "
+        f"training {event.number} began{_format_event_author(event)}, with "
         f"{format_count(event.labels, 'label')} in all"
     ),
     "trained": _describe_model,

@@ -10,7 +10,7 @@ from labelwise.errors import BadInput
 from labelwise.learner import Label
 from labelwise.record.events import Asked
 from labelwise.record.ledger import Ledger
-from labelwise.record.resolution import resolve
+from labelwise.record.resolution import resolve_weighted
 from labelwise.rounds.round import scale_weights
 
 
@@ -40,7 +40,7 @@ def resolve_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:
     if not contested:
         return labels
     classes = None if settings.classes is None else len(settings.classes)
-    weighed = resolve(ledger.votes, "weighted", classes=classes)
+    weighed = resolve_weighted(ledger.votes, classes=classes).labels
     for item in contested:
         labels.pop(item, None)
         if item in weighed:
@@ -82,11 +82,6 @@ def explain_missing_classes(ledger: Ledger, settings: Settings) -> str | None:
     )
 
 
-def has_training_labels(ledger: Ledger) -> bool:
-    """Whether any label is not held out for evaluation."""
-    return any(item not in ledger.validation for item in ledger.labels)
-
-
 def read_batch_weights(ledger: Ledger) -> dict[int, float]:
     """Training weights by id, of mean 1 in every batch; empty if no batch has weights."""
     found: dict[int, float] = {}
@@ -99,7 +94,7 @@ def read_batch_weights(ledger: Ledger) -> dict[int, float]:
     return found
 
 
-def read_guesses(asked: Asked) -> dict[int, Label]:
+def read_batch_guesses(asked: Asked) -> dict[int, Label]:
     """Predictions of the model that selected a batch, by id, without the holdout."""
     held = set(asked.validation)
     if asked.guesses is not None:

@@ -45,7 +45,7 @@ def check_annotator(by: object, ledger: Ledger | None = None) -> None:
         raise BadInput(f"{by!r} was removed from this campaign; its owner can let them in again")
 
 
-def normalize_ids(ids: ItemIds) -> dict[int, Key]:
+def normalize_item_ids(ids: ItemIds) -> dict[int, Key]:
     """Ids as the record holds them, each with the id as it was given; repeats are left out.
 
     Whole numbers stay as they are; see `labelwise.pool.ids` for others.
@@ -60,7 +60,7 @@ def normalize_ids(ids: ItemIds) -> dict[int, Key]:
     return dict(zip(encode_keys(given, "item ids")[0].tolist(), given, strict=True))
 
 
-def label_events(
+def make_label_events(
     ledger: Ledger,
     settings: Settings,
     labels: Mapping[Any, Label],
@@ -78,11 +78,11 @@ def label_events(
     check_annotator(by, ledger)
     took: Mapping[Any, float] = {}
     if seconds is not None and seconds != {}:
-        took = _check_seconds(seconds, labels)
-    shown, keys = suggested or {}, normalize_ids(labels)
+        took = _check_label_seconds(seconds, labels)
+    shown, keys = suggested or {}, normalize_item_ids(labels)
     clean = {item: settings.normalize_label(labels[key], key) for item, key in keys.items()}
     if not (anything or ledger.waiting.positions.keys() >= keys.keys()):
-        _check_asked(ledger, keys, ", or give anything=True to take labels of any item")
+        _check_items_asked(ledger, keys, ", or give anything=True to take labels of any item")
     return [
         Told(now, item, label, by, took.get(keys[item]), shown.get(item))
         for item, label in clean.items()
@@ -90,17 +90,19 @@ def label_events(
     ]
 
 
-def _check_asked(ledger: Ledger, keys: Mapping[int, Key], remedy: str = "") -> None:
+def _check_items_asked(ledger: Ledger, keys: Mapping[int, Key], remedy: str = "") -> None:
     for item, key in keys.items():
         if item not in ledger.asked_ids and item not in ledger.released:
-            raise UnknownName(f"item {_show_key(key)} was never asked for; check the id{remedy}")
+            raise UnknownName(
+                f"item {_format_item_key(key)} was never asked for; check the id{remedy}"
+            )
 
 
-def _show_key(key: Key) -> str:
+def _format_item_key(key: Key) -> str:
     return repr(key) if isinstance(key, str) else str(key)
 
 
-def _check_seconds(
+def _check_label_seconds(
     given: Mapping[Key, float] | float, labels: Mapping[Any, Label]
 ) -> dict[Any, float]:
     took = dict(given) if isinstance(given, Mapping) else dict.fromkeys(labels, given)
@@ -111,41 +113,45 @@ def _check_seconds(
     return {item: float(value) for item, value in took.items()}
 
 
-def withdrawal_events(ledger: Ledger, ids: ItemIds, *, by: str, now: float) -> list[Event]:
+def make_withdrawal_events(ledger: Ledger, ids: ItemIds, *, by: str, now: float) -> list[Event]:
     """Events that withdraw an annotator's labels and skips."""
     check_annotator(by, ledger)
-    keys = normalize_ids(ids)
+    keys = normalize_item_ids(ids)
     for item, key in keys.items():
         others = (ledger.skipped.get(item), ledger.resolutions.get(item))
         acted = any(other is not None and other.by == by for other in others)
         if not acted and by not in ledger.votes.get(item, {}):
             who = repr(by) if by else "the annotator without a name"
-            raise BadInput(f"{who} has no label or skip of item {_show_key(key)} to withdraw")
+            raise BadInput(
+                f"{who} has no label or skip of item {_format_item_key(key)} to withdraw"
+            )
     return [Withdrawn(now, item, by) for item in keys]
 
 
-def skip_events(ledger: Ledger, ids: ItemIds, *, reason: str, by: str, now: float) -> list[Event]:
+def make_skip_events(
+    ledger: Ledger, ids: ItemIds, *, reason: str, by: str, now: float
+) -> list[Event]:
     """Events that skip items; the annotator's own labels are removed."""
     check_annotator(by, ledger)
     if not isinstance(reason, str):
         raise BadInput(f"a reason is a text; got {reason!r}")
-    keys = normalize_ids(ids)
-    _check_asked(ledger, keys)
+    keys = normalize_item_ids(ids)
+    _check_items_asked(ledger, keys)
     known = {item: ledger.skipped[item] for item in keys if item in ledger.skipped}
     same = {item for item, skip in known.items() if (skip.by, skip.reason) == (by, reason)}
     return [Skipped(now, item, by, reason) for item in keys if item not in same]
 
 
-def resolution_events(
+def make_resolution_events(
     ledger: Ledger, settings: Settings, labels: Mapping[Any, Label], *, by: str, now: float
 ) -> list[Event]:
     """Events that resolve disagreements."""
     check_annotator(by, ledger)
-    keys = normalize_ids(labels)
+    keys = normalize_item_ids(labels)
     clean = {item: settings.normalize_label(labels[key], key) for item, key in keys.items()}
     for item, key in keys.items():
         if item not in ledger.votes:
-            raise UnknownName(f"item {_show_key(key)} has no label yet; label it instead")
+            raise UnknownName(f"item {_format_item_key(key)} has no label yet; label it instead")
     return [Resolved(now, item, label, by) for item, label in clean.items()]
 
 
@@ -174,14 +180,16 @@ def lease_items(
     return events, ids
 
 
-def return_events(ledger: Ledger, ids: ItemIds | None, *, by: str, now: float) -> list[Returned]:
+def make_return_events(
+    ledger: Ledger, ids: ItemIds | None, *, by: str, now: float
+) -> list[Returned]:
     """Events that return an annotator's leases; leases of others are ignored."""
-    wanted: Iterable[int] = ledger.leases if ids is None else normalize_ids(ids)
+    wanted: Iterable[int] = ledger.leases if ids is None else normalize_item_ids(ids)
     mine = [item for item in wanted if by in ledger.leases.get(item, {})]
     return [Returned(now, tuple(mine), by)] if mine else []
 
 
-def _can_lease_after(ledger: Ledger, item: int, by: str, now: float) -> bool:
+def _can_lease_after_undo(ledger: Ledger, item: int, by: str, now: float) -> bool:
     """Whether an item can be leased to the annotator who withdraws an action on it."""
     skip = ledger.skipped.get(item)
     if item not in ledger.asked_ids or (skip is not None and skip.by != by):
@@ -200,12 +208,12 @@ def undo_last_action(
     if last is None:
         return [], None
     events: list[Event] = [Withdrawn(now, last.id, by)]
-    if last.kind != "resolved" and _can_lease_after(ledger, last.id, by, now):
+    if last.kind != "resolved" and _can_lease_after_undo(ledger, last.id, by, now):
         events.append(Lent(now, (last.id,), by, now + settings.lend_seconds))
     return events, last.id
 
 
-def removal_events(ledger: Ledger, name: str, *, by: str, now: float) -> list[Event]:
+def make_removal_events(ledger: Ledger, name: str, *, by: str, now: float) -> list[Event]:
     """Events that remove an annotator: leases are returned, and labels stay."""
     if name not in ledger.per_annotator and not any(name in one for one in ledger.leases.values()):
         known = ", ".join(sorted(ledger.per_annotator)) or "nobody yet"
@@ -213,11 +221,11 @@ def removal_events(ledger: Ledger, name: str, *, by: str, now: float) -> list[Ev
     removed = [str(one) for one in ledger.settings.get("removed", ())]
     if name in removed:
         return []
-    returned = return_events(ledger, None, by=name, now=now)
+    returned = make_return_events(ledger, None, by=name, now=now)
     return [*returned, Changed(now, {"removed": [*removed, name]}, by)]
 
 
-def admission_events(ledger: Ledger, name: str, *, by: str, now: float) -> list[Event]:
+def make_admission_events(ledger: Ledger, name: str, *, by: str, now: float) -> list[Event]:
     """Events that let a removed annotator label again."""
     removed = [str(one) for one in ledger.settings.get("removed", ())]
     if name not in removed:

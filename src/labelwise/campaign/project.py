@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from numpy.typing import NDArray
-
+from labelwise.arrays import HostArray
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.campaign_record import CampaignRecord
-from labelwise.campaign.defaults import make_settings
+from labelwise.campaign.defaults import make_default_settings
 from labelwise.campaign.folder.description import (
     DESCRIPTION,
     INPUTS,
@@ -41,14 +40,18 @@ from labelwise.campaign.folder.description import (
     CampaignDescription,
     choose_storage_url,
     find_source_form,
-    make_relative,
-    remove_password,
-    resolve_path,
+    make_path_relative,
+    remove_storage_password,
+    resolve_campaign_path,
 )
-from labelwise.campaign.folder.encoders import relocate_spec
-from labelwise.campaign.folder.ingest import WORK, IngestResult, ingest_items, lock_campaign
+from labelwise.campaign.folder.encoders import relocate_encoder_spec
+from labelwise.campaign.folder.ingest import WORK, IngestResult, ingest_items, lock_campaign_ingest
 from labelwise.campaign.folder.items import CampaignItems
-from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
+from labelwise.campaign.folder.missing_items import (
+    close_missing_items,
+    find_missing_items,
+    update_missing_items,
+)
 from labelwise.campaign.folder.uploads import save_upload
 from labelwise.campaign.settings import Settings
 from labelwise.encoders.registry import AUTO, NONE
@@ -63,7 +66,7 @@ from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
 from labelwise.record import open_storage
 from labelwise.record.events import Label
-from labelwise.record.storage import Storage, check_name
+from labelwise.record.storage import Storage, check_campaign_name
 from labelwise.rounds import DeferredLearner
 
 SUFFIX = ".labelwise"
@@ -84,7 +87,7 @@ class Project:
         >>> lines = [f"plant {number},{number},{number % 7}\n" for number in range(40)]
         >>> _ = (place / "plants.csv").write_text("name,height,age\n" + "".join(lines))
         >>> project = Project.start(place / "plants.csv", home=place / "c", classes=["oak", "fir"])
-        >>> project.kind, len(project.items), project.items.row(3)["name"]
+        >>> project.kind, len(project.items), project.items.entry(3)["row"]["name"]
         ('numbers', 40, 'plant 3')
         >>> Project.open(place / "c").classes
         ('oak', 'fir')
@@ -152,32 +155,32 @@ class Project:
         if id_column is not None and form != "table":
             raise BadInput(f"{path} is not a table and has no column {id_column!r} with ids")
         files = _list_values(features)
-        encoders = _choose_encoders(_list_values(encoder), form, files, module)
+        encoders = _choose_campaign_encoders(_list_values(encoder), form, files, module)
         kinds = {"network": module is not None, "several": max(len(files), len(encoders)) > 1}
-        chosen = make_settings(strategy, classes, batch=batch, **kinds, **settings)
-        name = name or _name_source(path)
-        check_name(name)
+        chosen = make_default_settings(strategy, classes, batch=batch, **kinds, **settings)
+        name = name or _name_campaign_source(path)
+        check_campaign_name(name)
         place = Path(home) if home is not None else default_folder(path, name)
         if place.exists():
             raise BadInput(
-                f"{place} exists already; continue with labelwise label -c {_quote(place)}, add "
-                f"new items with labelwise start {_quote(source)} --refresh --out {_quote(place)}, "
-                "or give another folder with --out"
+                f"{place} exists already; continue with labelwise label -c {_quote_path(place)}, "
+                f"add new items with labelwise start {_quote_path(source)} --refresh --out "
+                f"{_quote_path(place)}, or give another folder with --out"
             )
         description = CampaignDescription(
             name=name,
             form=form,
-            source=make_relative(place, path),
+            source=make_path_relative(place, path),
             text=(text,) if isinstance(text, str) else tuple(text or ()),
             columns=tuple(columns),
             id_column=id_column,
-            features=tuple(make_relative(place, Path(file)) for file in files),
+            features=tuple(make_path_relative(place, Path(file)) for file in files),
             module=module,
-            storage=None if url is None else remove_password(url),
+            storage=None if url is None else remove_storage_password(url),
         )
         place.parent.mkdir(parents=True, exist_ok=True)
         if url is not None:
-            _check_storage(url, name)  # before hours of encoding
+            _check_new_storage(url, name)  # before hours of encoding
         made = place.parent / f".{place.name}.{uuid4().hex[:8]}"
         work = place.parent / f".{place.name}{WORK}"
         made.mkdir()
@@ -191,7 +194,7 @@ class Project:
                 description,
                 without=without,
                 side=side,
-                encoders=[relocate_spec(place, spec) for spec in encoders],
+                encoders=[relocate_encoder_spec(place, spec) for spec in encoders],
                 work=work,
                 skip_broken=skip_broken,
                 progress=progress,
@@ -237,7 +240,7 @@ class Project:
     @property
     def source(self) -> Path:
         """The source of the items."""
-        return resolve_path(self.home, self.description.source)
+        return resolve_campaign_path(self.home, self.description.source)
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
@@ -261,7 +264,7 @@ class Project:
         return json.dumps(about.get("columns", {}), ensure_ascii=False)
 
     @property
-    def inputs(self) -> NDArray[Any]:
+    def inputs(self) -> HostArray:
         """The inputs of the model, ``(n, ...)``; a mapped file.
 
         Several representations are side by side; ``description.widths`` has their columns.
@@ -345,7 +348,9 @@ class Project:
         self.__dict__.pop("items", None)
         record = self.open_record()
         record.start(len(self.items))
-        returned = record.commit(lambda ledger, now: update_missing(ledger, result.missing, now))
+        returned = record.commit(
+            lambda ledger, now: update_missing_items(ledger, result.missing, now)
+        )
         return replace(result, returned=returned)
 
     def add_upload(self, name: str, content: bytes) -> int:
@@ -354,7 +359,7 @@ class Project:
         Returns:
             The number of items in it; 0 for an image that is there already.
         """
-        with lock_campaign(self.home):
+        with lock_campaign_ingest(self.home):
             return save_upload(self.description, self.source, name, content)
 
     def close_missing(self, record: CampaignRecord | None = None) -> list[int]:
@@ -366,9 +371,9 @@ class Project:
             The ids of the closed items.
         """
         record = record or self.open_record()
-        missing = find_missing(self.items, record.look(lambda ledger: list(ledger.waiting)))
+        missing = find_missing_items(self.items, record.look(lambda ledger: list(ledger.waiting)))
         if missing:
-            record.commit(lambda ledger, now: (close_items(ledger, missing, now), None))
+            record.commit(lambda ledger, now: (close_missing_items(ledger, missing, now), None))
         return missing
 
     def repoint(self, source: str | Path) -> int:
@@ -383,7 +388,7 @@ class Project:
                 raise BadInput(
                     f"none of the {missing:,} pictures is in {path}; is it the right folder?"
                 )
-        self.description = replace(self.description, source=make_relative(self.home, path))
+        self.description = replace(self.description, source=make_path_relative(self.home, path))
         self.description.write(self.home)
         self.__dict__.pop("items", None)
         return missing
@@ -392,25 +397,25 @@ class Project:
         """Write the first event; the folder still has a temporary name."""
         record = open_storage(self._url or f"sqlite:///{(self.home / RECORD).absolute()}")
         try:
-            _reject_known_name(record, self.name)
+            _reject_known_campaign(record, self.name)
             CampaignRecord(self.name, record).start(len(self.items), **settings.to_dict())
         finally:
             record.close()
 
 
-def _check_storage(url: str, name: str) -> None:
+def _check_new_storage(url: str, name: str) -> None:
     """Reject a storage that cannot be opened or has a campaign of this name."""
     try:
         record = open_storage(url, create=False)
     except UnknownName:  # it does not exist yet
         return
     try:
-        _reject_known_name(record, name)
+        _reject_known_campaign(record, name)
     finally:
         record.close()
 
 
-def _reject_known_name(record: Storage, name: str) -> None:
+def _reject_known_campaign(record: Storage, name: str) -> None:
     if record.length(name):
         raise BadInput(
             f"the storage already has a campaign called {name!r}; give this one another name "
@@ -425,7 +430,7 @@ def _list_values(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | Path) else list(given)
 
 
-def _choose_encoders(
+def _choose_campaign_encoders(
     specs: Sequence[str], form: str, features: Sequence[Any], module: str | None
 ) -> list[str]:
     """The encoders to use for images and texts; empty for none."""
@@ -481,14 +486,14 @@ def default_folder(source: Path, name: str | None = None) -> Path:
         >>> default_folder(Path("data/reviews.csv")).name
         'reviews.labelwise'
     """
-    return Path(re.sub(r"[^\w.-]+", "-", name or _name_source(source)) + SUFFIX)
+    return Path(re.sub(r"[^\w.-]+", "-", name or _name_campaign_source(source)) + SUFFIX)
 
 
-def _quote(path: str | Path) -> str:
+def _quote_path(path: str | Path) -> str:
     return shlex.quote(str(path))
 
 
-def _name_source(source: Path) -> str:
+def _name_campaign_source(source: Path) -> str:
     whole = source.resolve().name
     return whole if source.is_dir() else Path(whole).stem
 
@@ -505,6 +510,6 @@ def _find_campaign() -> Path:
         names = ", ".join(map(str, found))
         raise BadInput(
             f"there are several campaigns here: {names}; choose one with --campaign, as in "
-            f"-c {_quote(found[0])}"
+            f"-c {_quote_path(found[0])}"
         )
     return found[0]

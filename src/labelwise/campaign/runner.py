@@ -4,16 +4,17 @@ Every decision follows from the record, so several processes may run on one camp
 of them trains at a time.
 """
 
+import math
 import os
 import socket
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from labelwise.campaign.batches import list_rolling
+from labelwise.campaign.batches import list_rolling_items
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.costs import campaign_cost
-from labelwise.campaign.labels import explain_missing_classes, has_training_labels
+from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import is_tuning_due
@@ -51,7 +52,7 @@ class CampaignRunner:
         """The next step, or None to wait."""
         state, batches, training = self.record.look(
             lambda ledger: (
-                read_schedule(ledger, self.record.settings_of(ledger)),
+                read_schedule_state(ledger, self.record.settings_of(ledger)),
                 len(ledger.batches),
                 ledger.training,
             )
@@ -60,7 +61,7 @@ class CampaignRunner:
             replace(
                 state,
                 left=0 if self.stuck_batches == batches else state.left,
-                training=training is not None and not self.is_over(training),
+                training=training is not None and not self.is_lost(training),
                 failed_labels=self.failed_labels,
                 train_first=self._train_first,
                 rolling=state.rolling if self._selects_fast else 0,
@@ -77,7 +78,7 @@ class CampaignRunner:
         try:
             if step != "ask":
                 result = self.open_campaign().train(
-                    by=self._by, lost=self._is_lost, postpone_tuning=step == "train"
+                    by=self._by, lost=self.is_lost, postpone_tuning=step == "train"
                 )
                 self.failed_labels = None
                 return result
@@ -86,11 +87,11 @@ class CampaignRunner:
                 lambda ledger: (
                     count_items_to_ask(ledger, campaign.settings_of(ledger)),
                     len(ledger.waiting),
-                    bool(count_rolling(ledger, campaign.settings_of(ledger))),
+                    bool(count_rolling_items(ledger, campaign.settings_of(ledger))),
                 )
             )
             # A rolled batch is filled up; items that people work on are part of it.
-            count = min(left, campaign.settings.batch - roll * open_items, campaign.left())
+            count = min(left, campaign.settings.batch - roll * open_items, campaign.count_left())
             count = max(count, 0)
             if count or roll:
                 begin = time.monotonic()
@@ -125,7 +126,7 @@ class CampaignRunner:
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             lost = ledger.training
-            if lost is None or not self._is_lost(lost, now):
+            if lost is None or not self.is_lost(lost, now):
                 return [], None
             reason = (
                 "its end could not be recorded"
@@ -134,19 +135,18 @@ class CampaignRunner:
             )
             return [TrainingFailed(now, lost.number, reason)], None
 
-        if self.record.look(lambda ledger: self.is_over(ledger.training)):
+        if self.record.look(lambda ledger: self.is_lost(ledger.training)):
             self.record.commit(decide)
 
-    def _is_lost(self, training: Training, now: float) -> bool:
+    def is_lost(self, training: Training | None, now: float | None = None) -> bool:
         """Whether a training will never end; this process asks only while it does not train."""
+        if training is None:
+            return False
+        now = time.time() if now is None else now
         return training.by == self._by or is_training_lost(training, now)
 
-    def is_over(self, training: Training | None) -> bool:
-        """Whether a training in the record will never end."""
-        return training is not None and self._is_lost(training, time.time())
 
-
-def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
+def read_schedule_state(ledger: Ledger, settings: Settings) -> ScheduleState:
     """The state of a campaign on which its next step depends."""
     last = ledger.batches[-1] if ledger.batches else None
     trained = ledger.trainings[-1] if ledger.trainings else None
@@ -162,9 +162,10 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         tail=settings.tail,
         training=ledger.training is not None,
         failed=ledger.failure is not None,
-        trainable=has_training_labels(ledger) and explain_missing_classes(ledger, settings) is None,
+        trainable=not ledger.validation.issuperset(ledger.labels)
+        and explain_missing_classes(ledger, settings) is None,
         tuning_due=trained is not None and is_tuning_due(trained),
-        rolling=count_rolling(ledger, settings),
+        rolling=count_rolling_items(ledger, settings),
     )
 
 
@@ -172,13 +173,13 @@ LONGEST_ROLLING = 5.0
 """Seconds of a training, and of a selection, up to which batches roll: others would never end."""
 
 
-def count_rolling(ledger: Ledger, settings: Settings) -> int:
+def count_rolling_items(ledger: Ledger, settings: Settings) -> int:
     """Number of waiting items that a new model may select again."""
     if not settings.rolling or not ledger.batches or not ledger.trainings:
         return 0
     if ledger.trainings[-1].seconds > LONGEST_ROLLING:
         return 0
-    return len(list_rolling(ledger, settings, time.time()))
+    return len(list_rolling_items(ledger, settings, time.time()))
 
 
 def count_items_to_ask(ledger: Ledger, settings: Settings) -> int:
@@ -206,25 +207,18 @@ def is_training_lost(training: Training, now: float) -> bool:
     """
     pid = training.by.removeprefix("background process ").split(" ")[0]
     if pid.isdecimal() and training.by == sign_process(int(pid)):
-        return not _is_running(int(pid), now - training.at)
+        return not _is_process_running(int(pid), now - training.at)
     return now - training.at > LOST_AFTER
 
 
-def _is_running(pid: int, seconds: float) -> bool:
+def _is_process_running(pid: int, seconds: float) -> bool:
     """Whether a process is running and started at least some seconds ago.
 
     A system may reuse a PID; in a restarted container this process may have the old one.
     """
     age = _read_process_age(pid)
-    if age is not None and age + 1.0 < seconds:
-        return False
-    if pid == os.getpid():
-        return True
-    if Path("/proc/self/cmdline").exists():
-        try:
-            return b"labelwise" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
+    if age is not None:
+        return age + 1.0 >= seconds
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -235,11 +229,14 @@ def _is_running(pid: int, seconds: float) -> bool:
 
 
 def _read_process_age(pid: int) -> float | None:
-    """Seconds since the start of a process; None if unknown."""
+    """Seconds since the start of a process; None if unknown, -inf if it has ended."""
     try:
         # The name, in brackets, may contain anything; field 22 is the start time.
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        started = int(text.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        state, *fields = text.rpartition(")")[2].split()
+        if state == "Z":  # it has ended, but its parent has not noticed
+            return -math.inf
+        started = int(fields[18]) / os.sysconf("SC_CLK_TCK")
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started
     except (OSError, ValueError, IndexError, AttributeError):
         return None

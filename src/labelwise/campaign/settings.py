@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -62,23 +62,13 @@ class Settings:
     self_training: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "overlap"):
-            _check_whole(name, getattr(self, name), 1)
-        _check_whole("seed", self.seed, 0)
-        if self.budget_labels is not None:
-            _check_whole("budget_labels", self.budget_labels, 1)
-        _check_positive("lend_seconds", self.lend_seconds, above=0)
-        for name in ("validation", "tail"):
-            _check_share(name, getattr(self, name))
-        if self.goal is not None:
-            _check_share("goal", self.goal)
-        object.__setattr__(self, "descriptions", _check_descriptions(self.descriptions))
-        for name in ("price", "hourly", "budget_money", "budget_hours"):
-            if getattr(self, name) is not None:
-                _check_positive(name, getattr(self, name), above=0)
-        for name in ("regression", "weights", "rolling"):
-            if not isinstance(getattr(self, name), bool):
-                raise BadInput(f"{name} must be True or False; got {getattr(self, name)!r}")
+        for names, accepts, words in _RULES:
+            for name in names.split():
+                value = getattr(self, name)
+                optional = value is None and self.__dataclass_fields__[name].default is None
+                if not (optional or accepts(value)):
+                    raise BadInput(f"{name} {words}; got {value!r}")
+        object.__setattr__(self, "descriptions", _check_class_descriptions(self.descriptions))
         if isinstance(self.removed, str) or not all(isinstance(one, str) for one in self.removed):
             raise BadInput(f"removed must be a list of names; got {self.removed!r}")
         object.__setattr__(self, "removed", tuple(self.removed))
@@ -86,8 +76,8 @@ class Settings:
             raise UnknownName(
                 f"no resolution is called {self.resolution!r}; choose from {', '.join(RESOLUTIONS)}"
             )
-        object.__setattr__(self, "classes", _check_classes(self.classes, self.regression))
-        object.__setattr__(self, "options", _check_options(self.options))
+        object.__setattr__(self, "classes", _check_class_names(self.classes, self.regression))
+        object.__setattr__(self, "options", _check_strategy_options(self.options))
         get(self.strategy).with_options(**self.options)
         get(self.first)
 
@@ -144,7 +134,7 @@ class Settings:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise BadInput(f"label{where} must be a number or a text; got {given!r}")
         if self.regression:
-            return _parse_number(value, where)
+            return _parse_number_label(value, where)
         if self.classes is None:
             return _check_free_class(value, where)
         found = self._by_text.get(str(value).strip())
@@ -164,24 +154,43 @@ class Settings:
         return {str(name): name for name in self.classes or ()}
 
 
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
+def _is_whole_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_positive(name: str, value: object, *, above: float) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(number) or number <= above:
-        raise BadInput(f"{name} must be a number above {above}; got {value!r}")
+_RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "batch overlap budget_labels",
+        lambda value: _is_whole_number(value) and value >= 1,
+        "must be a whole number, 1 or more",
+    ),
+    (
+        "seed",
+        lambda value: _is_whole_number(value) and value >= 0,
+        "must be a whole number, 0 or more",
+    ),
+    (
+        "lend_seconds price hourly budget_money budget_hours",
+        lambda value: (
+            (_is_whole_number(value) or isinstance(value, float)) and 0 < value < math.inf
+        ),
+        "must be a number above 0",
+    ),
+    (
+        "validation tail goal",
+        lambda value: (_is_whole_number(value) or isinstance(value, float)) and 0 <= value < 1,
+        "is a share from 0 to below 1",
+    ),
+    (
+        "regression weights rolling",
+        lambda value: isinstance(value, bool),
+        "must be True or False",
+    ),
+)
+"""The values that settings accept, by their names, and their description."""
 
 
-def _check_share(name: str, value: object) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not 0 <= number < 1:
-        raise BadInput(f"{name} is a share from 0 to below 1; got {value!r}")
-
-
-def _check_classes(given: object, regression: bool) -> tuple[Label, ...] | None:
+def _check_class_names(given: object, regression: bool) -> tuple[Label, ...] | None:
     if given is None:
         return None
     if regression:
@@ -201,7 +210,7 @@ def _check_classes(given: object, regression: bool) -> tuple[Label, ...] | None:
     return classes
 
 
-def _check_descriptions(given: Any) -> dict[str, str]:
+def _check_class_descriptions(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping) or not all(
         isinstance(part, str) for pair in given.items() for part in pair
     ):
@@ -209,7 +218,7 @@ def _check_descriptions(given: Any) -> dict[str, str]:
     return {name: text for name, text in given.items() if text}
 
 
-def _check_options(given: object) -> JsonObject:
+def _check_strategy_options(given: object) -> JsonObject:
     if not isinstance(given, Mapping):
         raise BadInput(f"options must be a mapping from names to values; got {given!r}")
     try:
@@ -219,7 +228,7 @@ def _check_options(given: object) -> JsonObject:
     return plain
 
 
-def _parse_number(value: Label, where: str) -> float:
+def _parse_number_label(value: Label, where: str) -> float:
     try:
         number = float(value)
     except ValueError:

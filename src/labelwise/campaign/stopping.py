@@ -32,10 +32,10 @@ Edinburgh 55, 1936; X. Chen, E. Price, "Active Regression via Linear-Sample Spar
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,9 +48,6 @@ from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
-
-if TYPE_CHECKING:
-    from labelwise.theory.spectrum import Spectrum
 
 BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
 
@@ -73,17 +70,8 @@ class Advice:
     judged: bool = True  # whether there was enough data to judge
 
 
-def advise(
-    ledger: Ledger,
-    settings: Settings,
-    spectrum: "Spectrum | JsonObject | None" = None,
-) -> list[Advice]:
+def advise(ledger: Ledger, settings: Settings) -> list[Advice]:
     """The advice of every rule about a campaign now.
-
-    Args:
-        ledger: of the campaign.
-        settings: of the campaign.
-        spectrum: of the labelled items; the one that the last training recorded if None.
 
     >>> from labelwise.record.ledger import Ledger
     >>> from labelwise.campaign.settings import Settings
@@ -94,13 +82,11 @@ def advise(
     for training in ledger.trainings:  # a model with the same number of labels adds no information
         if not trainings or training.labels > trainings[-1].labels:
             trainings.append(training)
-    if spectrum is None and trainings:
-        spectrum = trainings[-1].metrics.get("spectrum")
     return [
         _judge_budget(ledger, settings),
-        _judge_stability(_join_models(trainings, settings), settings.regression),
+        _judge_stability(_join_model_agreements(trainings, settings), settings.regression),
         _judge_error(trainings) if settings.regression else _judge_accuracy(trainings),
-        spectrum_advice(spectrum),
+        _judge_spectrum(trainings[-1].metrics.get("spectrum") if trainings else None),
     ]
 
 
@@ -167,7 +153,7 @@ def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
 
 def _describe_prospect(ledger: Ledger, settings: Settings, expected: Forecast) -> str:
     """The gain of the next labels, or of as many labels again if that is small."""
-    unit = _error_unit(expected, settings.regression)
+    unit = _find_error_unit(expected, settings.regression)
     gained = round((expected.gain or 0.0) / unit)
     if gained >= 1:
         return f"Keep labelling: {_describe_gain(expected, gained, settings, 'should', 'about')}."
@@ -178,7 +164,7 @@ def _describe_prospect(ledger: Ledger, settings: Settings, expected: Forecast) -
     return f"Keep labelling: {_describe_gain(wide, most, settings, 'may', 'up to')}."
 
 
-def _error_unit(expected: Forecast, regression: bool) -> float:
+def _find_error_unit(expected: Forecast, regression: bool) -> float:
     """A point of accuracy, or a per cent of the squared error."""
     error = (expected.gain or 0.0) + (expected.reaches or 0.0) if regression else 1.0
     return max(error, 1e-12) / 100
@@ -229,7 +215,7 @@ def _judge_budget(ledger: Ledger, settings: Settings) -> Advice:
 # Stable predictions
 
 
-def _join_models(trainings: Sequence[Trained], settings: Settings) -> list[JsonObject]:
+def _join_model_agreements(trainings: Sequence[Trained], settings: Settings) -> list[JsonObject]:
     """The measures of successive models that are about a batch apart.
 
     Rolling batches train after a few labels, and such models hardly differ. Disagreements add up
@@ -331,17 +317,17 @@ def flat_accuracy(
     x, a, m = x[good], a[good], m[good]
     differ = 1.0 - np.array([np.nan if s is None else s for s in same], dtype=np.float64)[good]
     if len(x) < 4:
-        return _need_models(len(x), 4)
+        return _need_more_models(len(x), 4)
     # Only the recent part of the curve tells whether it is flat now.
-    window = _last_third(x)
+    window = _select_last_third(x)
     x, a, m, differ = x[window], a[window], m[window], differ[window]
     differ = np.where(np.isfinite(differ), np.clip(differ, 0.0, 1.0), np.nan)
     # One share d for all steps: with one per step, models that barely differ would dominate.
     known = differ[1:][np.isfinite(differ[1:])]
     shares = _DIFFERENCES if len(known) < len(differ) - 1 else (float(known.mean()),)
-    lines = [_fit_rise(np.log(x), a, _holdout_covariance(a, m, share)) for share in shares]
+    lines = [_fit_accuracy_rise(np.log(x), a, _holdout_covariance(a, m, share)) for share in shares]
     rise, error = max(lines, key=lambda line: line[0] + _Z_95 * line[1])
-    return _judge_rise(rise, error, worth, x, int(m[-1]))
+    return _judge_accuracy_rise(rise, error, worth, x, int(m[-1]))
 
 
 _flat_accuracy_cached = lru_cache(maxsize=16)(flat_accuracy)  # requested at every label
@@ -364,20 +350,20 @@ def _judge_error(trainings: Sequence[Trained]) -> Advice:
     pairs = [(one.labels, one.metrics.get("mse")) for one in trainings]
     good = [(n, mse) for n, mse in pairs if isinstance(mse, int | float) and 0 < mse < math.inf]
     if len(good) < 5:
-        return _need_models(len(good), 5)
+        return _need_more_models(len(good), 5)
     x, mse = np.array(good, dtype=np.float64).T
-    window = _last_third(x, fewest=5)
+    window = _select_last_third(x, fewest=5)
     x, fall = np.log(x[window]), -np.log(mse[window])
     # A line in log labels, and the standard error of its rise by its own scatter.
     slope, base = np.polyfit(x, fall, 1)
     residual = fall - slope * x - base
     variance = residual @ residual / (len(x) - 2) / ((x - x.mean()) ** 2).sum()
-    # Student's t instead of the normal quantile that _judge_rise multiplies by.
+    # Student's t instead of the normal quantile that _judge_accuracy_rise multiplies by.
     error = math.sqrt(variance) * (x[-1] - x[0]) * float(stdtrit(len(x) - 2, 0.95)) / _Z_95
-    return _judge_rise(float(slope * (x[-1] - x[0])), error, 0.05, np.exp(x), None)
+    return _judge_accuracy_rise(float(slope * (x[-1] - x[0])), error, 0.05, np.exp(x), None)
 
 
-def _last_third(x: Floats, fewest: int = 4) -> slice:
+def _select_last_third(x: Floats, fewest: int = 4) -> slice:
     """The models of the last third of the labels, at least ``fewest``."""
     first = int(np.searchsorted(x, x[-1] * 2 / 3))
     return slice(min(first, len(x) - fewest), len(x))
@@ -397,7 +383,7 @@ def _holdout_covariance(accuracy: Floats, measured: Floats, differ: float) -> Fl
     return np.asarray(variance * common / np.maximum.outer(measured, measured))
 
 
-def _fit_rise(x: Floats, y: Floats, noise: Floats) -> tuple[float, float]:
+def _fit_accuracy_rise(x: Floats, y: Floats, noise: Floats) -> tuple[float, float]:
     """The rise of the fitted line from the first to the last model, and its standard error."""
     design = np.column_stack([np.ones_like(x), (x - x[0]) / (x[-1] - x[0])])
     # Generalised least squares: the normal equations under the covariance of the noise.
@@ -409,7 +395,9 @@ def _fit_rise(x: Floats, y: Floats, noise: Floats) -> tuple[float, float]:
     return float(rise), math.sqrt(max(scatter, 1.0) * covariance[1, 1])
 
 
-def _judge_rise(rise: float, error: float, worth: float, x: Floats, measured: int | None) -> Advice:
+def _judge_accuracy_rise(
+    rise: float, error: float, worth: float, x: Floats, measured: int | None
+) -> Advice:
     """Flat, rising, or too noisy to tell; ``measured`` is None for a squared error."""
     low, high = rise - _Z_95 * error, rise + _Z_95 * error
     if measured is None:
@@ -431,7 +419,7 @@ def _judge_rise(rise: float, error: float, worth: float, x: Floats, measured: in
     return Advice(FLAT, False, says, judged=False)
 
 
-def _need_models(models: int, wanted: int) -> Advice:
+def _need_more_models(models: int, wanted: int) -> Advice:
     says = f"{models} of the {wanted} models needed were evaluated on held-out labels"
     return Advice(FLAT, False, says, judged=False)
 
@@ -439,19 +427,15 @@ def _need_models(models: int, wanted: int) -> Advice:
 # Spectrum
 
 
-def spectrum_advice(spectrum: "Spectrum | JsonObject | None") -> Advice:
-    """Judge whether the labelled items represent the pool in every direction of the features.
+def _judge_spectrum(found: JsonObject | None) -> Advice:
+    """Judge whether the labels represent the pool, by ``lower``, ``upper``, ``rank``, ``unseen``.
 
-    Args:
-        spectrum: a `labelwise.theory.spectrum.Spectrum`, its `spectrum_summary`, or None.
-
-    >>> spectrum_advice({"lower": 0.8, "upper": 1.2, "rank": 12, "unseen": 0}).stop
+    >>> _judge_spectrum({"lower": 0.8, "upper": 1.2, "rank": 12, "unseen": 0}).stop
     True
     """
-    if spectrum is None:
+    if found is None:
         says = "the variety of the labelled items was not measured"
         return Advice(SPECTRUM, False, says, judged=False)
-    found = spectrum if isinstance(spectrum, Mapping) else spectrum_summary(spectrum)
     lower, upper, rank = float(found["lower"]), float(found["upper"]), int(found["rank"])
     if not (math.isfinite(lower) and math.isfinite(upper)) or rank < 1:
         says = "the features are constant, so the variety of the labels cannot be judged"
@@ -467,21 +451,3 @@ def spectrum_advice(spectrum: "Spectrum | JsonObject | None") -> Advice:
     else:
         says = f"your labels cover the variety of the pool ({rank} of {rank} directions)"
     return Advice(SPECTRUM, not unseen and least <= lower and upper <= most, says)
-
-
-def spectrum_summary(spectrum: "Spectrum") -> JsonObject:
-    """The parts of a spectrum that the rule uses, as JSON values for the record.
-
-    >>> import numpy as np
-    >>> from labelwise import Selection
-    >>> from labelwise.theory.spectrum import weighted_spectrum
-    >>> found = weighted_spectrum(Selection(np.array([0])), np.eye(2))
-    >>> spectrum_summary(found)
-    {'lower': 0.0, 'upper': 2.0, 'rank': 2, 'unseen': 1}
-    """
-    return {
-        "lower": float(spectrum.lower),
-        "upper": float(spectrum.upper),
-        "rank": int(spectrum.rank),
-        "unseen": int(spectrum.unseen),
-    }

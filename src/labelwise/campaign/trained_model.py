@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Floats, HostArray, to_numpy
 from labelwise.campaign.folder.description import DESCRIPTION, EMBEDDING, TFIDF, CampaignDescription
-from labelwise.campaign.folder.encoders import encode_new_items, shorten_spec
+from labelwise.campaign.folder.encoders import encode_new_items, shorten_encoder_spec
 from labelwise.campaign.folder.ingest import read_feature_rows
 from labelwise.campaign.project import Project, make_campaign_learner
 from labelwise.encoders.encoding import encode
@@ -92,7 +91,7 @@ class TrainedModel:
         self.encoding, self.half_width, self.columns = encoding, half_width, columns
         self._learner = learner
 
-    def predict(self, items: Any) -> NDArray[Any]:
+    def predict(self, items: Any) -> HostArray:
         """The classes or values of new items, ``(n,)``; see `encode`."""
         return np.array(self.evaluate(self.encode(items)).labels)
 
@@ -106,7 +105,7 @@ class TrainedModel:
     @property
     def classes(self) -> tuple[Label, ...]:
         """The classes in the order of the columns of `predict_proba`; empty for a regression."""
-        return self.evaluate(_make_blank_input(self.home, self.description)).classes
+        return self.evaluate(_make_blank_model_input(self.home, self.description)).classes
 
     def evaluate(self, rows: Any) -> ItemPredictions:
         """Predictions for ``(n, ...)`` inputs of the model."""
@@ -189,7 +188,7 @@ class TrainedModel:
         write_json(path / FACTS, facts, indent=1)
 
 
-def zip_model(project: Project) -> bytes:
+def zip_trained_model(project: Project) -> bytes:
     """The last model of a campaign as a .zip file of the folder that `TrainedModel.save` writes."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "model"
@@ -222,7 +221,7 @@ def load_model(path: str | Path, *, representation: str | None = None) -> Traine
     return open_campaign_model(Project.open(folder), representation)
 
 
-def _make_blank_input(home: Path, description: CampaignDescription) -> NDArray[Any]:
+def _make_blank_model_input(home: Path, description: CampaignDescription) -> HostArray:
     """A blank row of the inputs of a model, ``(1, ...)``."""
     if description.shape and not description.encoders:
         return np.zeros((1, *description.shape), dtype=np.uint8)
@@ -240,7 +239,10 @@ def _read_saved_model(folder: Path) -> TrainedModel:
     regression = bool(facts.get("regression"))
     encoding = LabelEncoding(regression, None if names is None else tuple(names))
     description = CampaignDescription.read(folder)
-    example, classes = _make_blank_input(folder, description), None if names is None else len(names)
+    example, classes = (
+        _make_blank_model_input(folder, description),
+        None if names is None else len(names),
+    )
     learner = make_campaign_learner(folder, description, example, classes, regression)
     if not hasattr(learner, "load"):
         raise BadInput(f"{type(learner).__name__} cannot be loaded; take another model")
@@ -277,7 +279,7 @@ def open_campaign_model(project: Project, representation: str | None = None) -> 
 def list_representations(description: CampaignDescription) -> list[str]:
     """The names of encoders or files of features, without their folders."""
     names = [used.spec for used in description.encoders] or description.features
-    return [shorten_spec(name) for name in names]
+    return [shorten_encoder_spec(name) for name in names]
 
 
 def choose_representation(
@@ -289,7 +291,7 @@ def choose_representation(
     """The position of the named encoder or file of features, or of the best one out of fold."""
     if named is not None:
         known = list_representations(description)
-        places = [n for n, name in enumerate(known) if name == shorten_spec(named)]
+        places = [n for n, name in enumerate(known) if name == shorten_encoder_spec(named)]
         if len(places) != 1:
             raise UnknownName(
                 f"no representation is called {named!r}; choose from {', '.join(known)}"

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, largest, row_noise, to_numpy
-from labelwise.campaign.labels import TrainingSet, make_training_set, read_guesses
+from labelwise.campaign.labels import TrainingSet, make_training_set, read_batch_guesses
 from labelwise.campaign.settings import TRAININGS, Settings
-from labelwise.campaign.stopping import spectrum_summary
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning, StorageFailed
 from labelwise.files import JsonObject
 from labelwise.kernels.calibration import softmax
@@ -48,6 +47,7 @@ MOST_CONFUSED, MOST_SUSPICIOUS = 30, 50
 """Largest number of classes of a recorded confusion matrix, and of recorded suspicious labels."""
 SPECTRUM_ITEMS, SPECTRUM_DIRECTIONS = 5_000, 128
 """Largest number of pool items with which the labelled ones are compared, and of directions."""
+SPECTRUM_MEASURES = ("lower", "upper", "rank", "unseen")  # Those that a stopping rule uses
 TUNING_GROWTH = 1.25  # Growth of the number of labels after which cross-validation is due again
 TUNED_AT_ONCE = 500
 """Number of labels up to which cross-validation is never postponed: it takes half a second."""
@@ -64,19 +64,8 @@ class TrainingPlan:
     seed: int  # of the training
     before: Trained | None  # the last successful training
     metrics: JsonObject  # measures that are known before the training
+    labels: int  # number of labels, the holdout included
     tuning: JsonObject | None  # of the last model, to be taken over; None to cross-validate
-
-    @property
-    def labels(self) -> int:
-        """Number of labels, the holdout included."""
-        return len(self.data.labels) + len(self.data.measured)
-
-
-def choose_encoding(settings: Settings, data: TrainingSet) -> LabelEncoding:
-    """The encoding of a campaign's labels."""
-    return LabelEncoding.from_labels(
-        data.labels.values(), classes=settings.classes, regression=settings.regression
-    )
 
 
 def is_tuning_due(trained: Trained, labels: int | None = None) -> bool:
@@ -119,18 +108,19 @@ def plan_training(
         data=data,
         seed=settings.seed_for(TRAININGS, number, seed),
         before=before,
-        metrics=_measure_guesses(ledger, data, settings.regression),
+        metrics=_measure_prequential(ledger, data, settings.regression),
+        labels=len(data.labels) + len(data.measured),
         tuning=choose_tuning(before, len(data.labels), postpone_tuning),
     )
 
 
-def _measure_guesses(ledger: Ledger, data: TrainingSet, regression: bool) -> JsonObject:
+def _measure_prequential(ledger: Ledger, data: TrainingSet, regression: bool) -> JsonObject:
     """Prequential measure: how well the last model predicted its batch before it was labelled.
 
     Picks are harder than the pool, so this does not estimate the accuracy on the pool.
     """
     for batch in reversed(ledger.batches):
-        guessed = read_guesses(batch.asked)
+        guessed = read_batch_guesses(batch.asked)
         known = [item for item in guessed if item in data.labels]
         if known:
             mine, labels = [guessed[item] for item in known], [data.labels[item] for item in known]
@@ -148,7 +138,7 @@ class CampaignModel(Round):
         super().__init__(pool, learner)
         self.number: int | None = None
 
-    def forget(self) -> None:
+    def forget_model(self) -> None:
         """Drop the model."""
         self.number, self.trained = None, False
 
@@ -158,23 +148,21 @@ class CampaignModel(Round):
         Returns:
             The seconds that the training took, and the metrics.
         """
-        regression = plan.settings.regression
-        encoding = choose_encoding(plan.settings, plan.data)
-        compared = sample_pool(self.pool, plan.settings.seed, COMPARED_ITEMS)
+        labels, regression = plan.data.labels, plan.settings.regression
+        encoding = LabelEncoding.from_labels(
+            labels.values(), classes=plan.settings.classes, regression=regression
+        )
+        compared = sample_compared_items(self.pool, plan.settings.seed, COMPARED_ITEMS)
         before = None if plan.before is None else self.predict(compared)
-        self.forget()
+        self.forget_model()
         begin = time.perf_counter()
         report = self.fit(
-            plan.data.labels,
-            plan.data.weights,
-            seed=plan.seed,
-            encoding=encoding,
-            tuning=plan.tuning,
+            labels, plan.data.weights, seed=plan.seed, encoding=encoding, tuning=plan.tuning
         )
         seconds = time.perf_counter() - begin
         self.number = plan.number
-        metrics = {
-            "training_labels": len(plan.data.labels),
+        metrics: JsonObject = {
+            "training_labels": len(labels),
             "validation_labels": len(plan.data.measured),
             "loss": report.loss,
             "steps": report.steps,
@@ -182,25 +170,16 @@ class CampaignModel(Round):
             "classes": encoding.names,
             "seen": self.columns,
             **plan.metrics,
-            **self._measure_model(plan),
+            **self._measure_holdout(plan),
         }
+        if self.tuning is not None:
+            metrics["tuning"] = self.tuning
+        if plan.tuning is None:
+            metrics |= self._measure_out_of_fold(plan)
         after = None if before is None else self.predict(compared)
         if before is not None and after is not None:
-            metrics |= _compare_predictions(before, after, regression)
+            metrics |= _compare_model_predictions(before, after, regression)
         return seconds, metrics | self._measure_spectrum(plan)
-
-    def _measure_model(self, plan: TrainingPlan) -> JsonObject:
-        """Measures on the holdout and out of fold, and what cross-validation chose."""
-        found = self._measure_holdout(plan)
-        if plan.settings.regression and "mse" in found:
-            mean = float(np.mean([float(label) for label in plan.data.labels.values()]))
-            known = list(plan.data.measured.values())
-            found |= measure_baseline(known, mean, found["mse"])
-        if self.tuning is not None:
-            found["tuning"] = self.tuning
-        if plan.tuning is None:
-            found |= self._measure_out_of_fold(plan)
-        return found
 
     def _measure_holdout(self, plan: TrainingPlan) -> JsonObject:
         """Accuracy or squared error on the holdout.
@@ -215,7 +194,8 @@ class CampaignModel(Round):
         known = list(held.values())
         found = measure_predictions(predicted.labels, known, regression=regression)
         if regression:
-            return found
+            mean = float(np.mean([float(label) for label in plan.data.labels.values()]))
+            return found | measure_baseline(known, mean, found["mse"])
         names = list(dict.fromkeys(known + predicted.labels))
         number = {label: place for place, label in enumerate(names)}
         mine = [number[label] for label in predicted.labels]
@@ -242,9 +222,9 @@ class CampaignModel(Round):
         """Reserved items without a label; none if the holdout is not a sample of them."""
         assert self.pool.ids is not None
         held = np.array(list(plan.data.measured), dtype=np.int64)
-        if not find_reserved(held, plan.settings).all():  # a test set of the user
+        if not find_reserved_items(held, plan.settings).all():  # a test set of the user
             return held[:0]
-        ids = self.pool.ids[find_reserved(self.pool.ids, plan.settings)]
+        ids = self.pool.ids[find_reserved_items(self.pool.ids, plan.settings)]
         ids = ids[~np.isin(ids, [*plan.data.labels, *held])]
         noise = row_noise(plan.settings.seed, ids, COMPARED)
         return ids[largest(noise, min(COMPARED_ITEMS, len(ids)), ids)]
@@ -277,19 +257,20 @@ class CampaignModel(Round):
         if not self.offers(["features"]):
             return {}
         labelled = np.array(list(plan.data.labels), dtype=np.int64)
-        sample = sample_pool(self.pool, plan.settings.seed, SPECTRUM_ITEMS)
+        sample = sample_compared_items(self.pool, plan.settings.seed, SPECTRUM_ITEMS)
         items = np.union1d(sample, labelled)
         rows = self.learner.represent(self.pool.take(items), ["features"])["features"]
         if isinstance(rows, list | tuple):  # several models have no common spectrum
             return {}
-        rows = _project_rows(to_numpy(rows))
+        rows = _project_feature_rows(to_numpy(rows))
         weights = np.ones(len(labelled)) if plan.data.weights is None else plan.data.weights
         if not weights.sum() > 0:
             return {}
         # The weights of a selection add up to the size of the pool that it represents.
         scaled = weights * (len(items) / weights.sum())
         picks = Selection(np.searchsorted(items, labelled), scaled)
-        return {"spectrum": spectrum_summary(weighted_spectrum(picks, rows))}
+        found = weighted_spectrum(picks, rows)
+        return {"spectrum": {name: getattr(found, name) for name in SPECTRUM_MEASURES}}
 
     def load_checkpoint(self, past: Trained, regression: bool, home: Path | None) -> bool:
         """Read the model of a past training from its checkpoint, if there is a readable one."""
@@ -345,20 +326,22 @@ class CampaignModel(Round):
         ledger = replay(events[: begins[-1]])
         settings = Settings.from_dict(ledger.settings)
         data = make_training_set(ledger, settings)
-        self.forget()
-        encoding = choose_encoding(settings, data)
+        self.forget_model()
+        encoding = LabelEncoding.from_labels(
+            data.labels.values(), classes=settings.classes, regression=settings.regression
+        )
         before = ledger.trainings[-1] if ledger.trainings else None
         tuning = choose_tuning(before, len(data.labels), "out_of_fold" not in past.metrics)
         self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding, tuning=tuning)
         self.number = past.number
 
 
-def find_reserved(ids: Ids, settings: Settings) -> NDArray[np.bool_]:
+def find_reserved_items(ids: Ids, settings: Settings) -> NDArray[np.bool_]:
     """Mask of the items reserved for the holdout, ``(n,)``: a fixed random share of the pool."""
     return np.asarray(row_noise(settings.seed, ids, RESERVED) < settings.validation)
 
 
-def _project_rows(rows: NDArray[Any]) -> NDArray[Any]:
+def _project_feature_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Wide rows in `SPECTRUM_DIRECTIONS` random directions, so that the spectrum takes no time."""
     width = rows.shape[1]
     if width <= SPECTRUM_DIRECTIONS:
@@ -368,21 +351,23 @@ def _project_rows(rows: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(rows @ directions.astype(rows.dtype))
 
 
-def sample_pool(pool: Pool, seed: int, most: int) -> Ids:
+def sample_compared_items(pool: Pool, seed: int, most: int) -> Ids:
     """Fixed items of the pool for comparisons between models; all of a small pool."""
     assert pool.ids is not None
     noise = row_noise(seed, pool.ids, COMPARED)
     return pool.ids[largest(noise, min(most, len(noise)), pool.ids)]
 
 
-def _compare_predictions(before: Predictions, after: Predictions, regression: bool) -> JsonObject:
+def _compare_model_predictions(
+    before: Predictions, after: Predictions, regression: bool
+) -> JsonObject:
     agreement = measure_agreement(before.labels, after.labels, regression=regression)
     if regression:
         return {"agreement": agreement}
     return {"agreement": agreement, "kappa": cohen_kappa(before.labels, after.labels)}
 
 
-def describe_error(error: BaseException) -> str:
+def describe_training_error(error: BaseException) -> str:
     """An error in one line, as the record keeps it."""
     text = str(error) if isinstance(error, LabelwiseError) else ""
     return (text or f"{type(error).__name__}: {error}")[:LONGEST_ERROR]

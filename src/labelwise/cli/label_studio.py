@@ -67,10 +67,10 @@ def sync_with_label_studio(
     "Uncertainty sampling" serves it. Call it as often as you like: without news it changes nothing.
     The first call creates the campaign folder; then all other commands work on it too.
     """
-    from labelwise.label_studio.client import LabelStudioClient, read_token
+    from labelwise.label_studio.client import LabelStudioClient, read_label_studio_token
     from labelwise.label_studio.sync import SyncOptions, sync_project
 
-    client = LabelStudioClient(url, read_token(token_env), source=token_env)
+    client = LabelStudioClient(url, read_label_studio_token(token_env), source=token_env)
     options = SyncOptions(strategy, batch, guesses, skip_broken)
     with show_progress() as progress:
         result = sync_project(client, project, home=campaign, options=options, progress=progress)

@@ -207,10 +207,10 @@ def _format_work_status(ledger: "Ledger") -> Lines:
 
 
 def _format_people_status(ledger: "Ledger") -> Lines:
-    from labelwise.campaign.folder.missing_items import annotators
+    from labelwise.campaign.folder.missing_items import list_annotators
     from labelwise.record.agreement import agreement
 
-    work = sorted(annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
+    work = sorted(list_annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
     shown = [
         f"{format_person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips
     ]
@@ -298,12 +298,13 @@ def _make_json_status(
 ) -> dict[str, object]:
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
-    from labelwise.campaign.folder.missing_items import annotators, list_closed_items
+    from labelwise.campaign.folder.missing_items import list_annotators, list_closed_items
     from labelwise.campaign.stopping import advise_campaign
     from labelwise.record.agreement import agreement
 
     advice = advise_campaign(ledger, settings)
-    found, cost, ahead = agreement(ledger), campaign_cost(ledger, settings), advice.forecast
+    found, cost = agreement(ledger), campaign_cost(ledger, settings)
+    ahead = advice.forecast
     last = ledger.trainings[-1] if ledger.trainings else None
     return {
         "campaign": project.name,
@@ -320,7 +321,7 @@ def _make_json_status(
         ],
         "people": {
             by: {"labels": work.labels, "skips": work.skips, "seconds": work.seconds}
-            for by, work in annotators(ledger).items()
+            for by, work in list_annotators(ledger).items()
         },
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},

@@ -144,7 +144,7 @@ def _record_labels(
     Returns:
         Number of ``new``, ``changed`` and ``known`` labels, and of ``skipped`` items.
     """
-    from labelwise.campaign.operations import label_events, skip_events
+    from labelwise.campaign.operations import make_label_events, make_skip_events
 
     def decide_label_events(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = record.settings_of(ledger)
@@ -154,9 +154,11 @@ def _record_labels(
             try:
                 _check_told_item(line.id, ledger, known, anything)
                 if line.label is None:
-                    new = skip_events(ledger, [line.id], reason=line.reason, by=line.by, now=now)
+                    new = make_skip_events(
+                        ledger, [line.id], reason=line.reason, by=line.by, now=now
+                    )
                 else:
-                    new = label_events(
+                    new = make_label_events(
                         ledger,
                         settings,
                         {line.id: match_label_class(line.label, settings)},

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -30,15 +31,21 @@ from labelwise.campaign.folder.items import MANIFEST
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.files import FileStamp, JsonObject, read_file_stamp
-from labelwise.label_studio.client import LabelStudioClient, read_token
+from labelwise.label_studio.client import LabelStudioClient, read_label_studio_token
 from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
-from labelwise.label_studio.sync import find_guesses, make_tasks_path
+from labelwise.label_studio.sync import find_task_guesses, make_task_folder_path
 from labelwise.label_studio.tasks import ORDER, VERSION_PREFIX, ServingOrder, TaskFolder, TaskIndex
 from labelwise.learner import Label
-from labelwise.web.address import make_address
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
-from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
+from labelwise.web.security import (
+    AccessPolicy,
+    AllowedHosts,
+    RequestGuard,
+    check_server_token,
+    make_page_address,
+    refuse,
+)
 from labelwise.web.serve import AnnouncingServer, open_listener
 
 USER = "labelwise"  # User name in Basic authentication; the backend accepts any
@@ -64,31 +71,21 @@ class LabelStudioBackend:
         guesses: bool = False,
     ) -> None:
         self._project = Project.open(home)
-        self.tasks = TaskFolder.open(make_tasks_path(self._project.home))
+        self.tasks = TaskFolder.open(make_task_folder_path(self._project.home))
         self._record = self._project.open_record()
         self._send, self._get_progress, self._guesses = send, get_progress, guesses
-        self._lock = threading.Lock()
-        self._order: tuple[FileStamp | None, ServingOrder] = (None, ServingOrder())
-        self._index: tuple[FileStamp | None, TaskIndex] = (None, TaskIndex())
 
     @property
     def order(self) -> ServingOrder:
         """The order that the last sync wrote; read again when the file changes."""
-        with self._lock:
-            stamp = read_file_stamp(self.tasks.folder / ORDER)
-            if stamp != self._order[0]:
-                self._order = (stamp, ServingOrder.load(self.tasks.folder))
-            return self._order[1]
+        folder = self.tasks.folder
+        return _load_serving_order(folder, read_file_stamp(folder / ORDER))
 
     @property
     def index(self) -> TaskIndex:
         """Tasks and items; read again when there are more."""
-        with self._lock:
-            stamp = read_file_stamp(self._project.home / MANIFEST)
-            if stamp != self._index[0]:
-                self._project.__dict__.pop("items", None)  # clears the cached property
-                self._index = (stamp, self.tasks.index_tasks(self._project.items))
-            return self._index[1]
+        home = self._project.home
+        return _index_stored_tasks(home, read_file_stamp(home / MANIFEST))
 
     def describe_health(self) -> JsonObject:
         """Describe the background process, without reading any file."""
@@ -122,7 +119,7 @@ class LabelStudioBackend:
         found: dict[int, tuple[Label, float]] = {}
         if self._guesses and layout is not None:
             items = [index.items[number] for number in numbers if number in index.items]
-            found = self._record.look(lambda ledger: find_guesses(ledger, items))
+            found = self._record.look(lambda ledger: find_task_guesses(ledger, items))
         answers = []
         for number in numbers:
             guess = found.get(index.items.get(number, -1))
@@ -134,6 +131,18 @@ class LabelStudioBackend:
     def close(self) -> None:
         """Close the record."""
         self._record.storage.close()
+
+
+@lru_cache(maxsize=1)
+def _load_serving_order(folder: Path, stamp: FileStamp | None) -> ServingOrder:
+    """The order in a folder, whose file has this stamp."""
+    return ServingOrder.load(folder)
+
+
+@lru_cache(maxsize=1)
+def _index_stored_tasks(home: Path, stamp: FileStamp | None) -> TaskIndex:
+    """The tasks of the items in a campaign's folder, whose list has this stamp."""
+    return TaskFolder.open(make_task_folder_path(home)).index_tasks(Project.open(home).items)
 
 
 def create_backend_app(
@@ -149,7 +158,7 @@ def create_backend_app(
     Callers need the ``token``, which is required unless ``host`` is loopback. The ``process`` runs
     as long as the server.
     """
-    check_token(host, token)
+    check_server_token(host, token)
 
     @asynccontextmanager
     async def run_process(app: FastAPI) -> AsyncIterator[None]:
@@ -169,7 +178,7 @@ def create_backend_app(
         redirect_slashes=False,
     )
     add_error_handlers(app)
-    _add_routes(app, backend)
+    _add_backend_routes(app, backend)
     hosts = AllowedHosts.for_server(host, allow_hosts)
     return BackendGuard(
         app, AccessPolicy(key=b"", token=token, hosts=hosts, body_bytes=MAX_BODY_BYTES)
@@ -179,7 +188,7 @@ def create_backend_app(
 RequestBody = Annotated[JsonObject, Body()]
 
 
-def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
+def _add_backend_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
     @app.get("/")
     @app.get("/health")
     async def get_health() -> JsonObject:
@@ -220,13 +229,11 @@ class BackendGuard(RequestGuard):
     """The guard of the labelling page, for programs as callers: without cookies and pages."""
 
     async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
-        if self._policy.token is None:
-            return None
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
-        given = find_password(headers.get("authorization", ""))
+        given = find_backend_token(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
-        return await self._check_token(scope, given, refuse(401, "the token is wrong", ask))
+        return await self._check_token(given, refuse(401, "the token is wrong", ask))
 
     def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
         if headers.get("origin") or headers.get("sec-fetch-site", "none") != "none":
@@ -234,12 +241,12 @@ class BackendGuard(RequestGuard):
         return None
 
 
-def find_password(header: str) -> str:
+def find_backend_token(header: str) -> str:
     """Find the password or token in an Authorization header; empty if there is none.
 
     Example:
-        >>> find_password("Basic bGFiZWx3aXNlOnNlc2FtZQ=="), find_password("Bearer sesame")
-        ('sesame', 'sesame')
+        >>> find_backend_token("Basic bGFiZWx3aXNlOnNlc2FtZQ==")
+        'sesame'
     """
     kind, _, rest = header.partition(" ")
     if kind.lower() in ("bearer", "token"):
@@ -298,21 +305,23 @@ def connect_backend(
     body: JsonObject = {"url": address, "project": project, "title": "labelwise"}
     if token is not None:
         body |= {"auth_method": "BASIC_AUTH", "basic_auth_user": USER, "basic_auth_pass": token}
-    found = client.request("GET", "/api/ml", project=project)
-    known = [one for one in found if one.get("url") == address]
-    if known:
-        client.request("PATCH", f"/api/ml/{known[0]['id']}", body)
-    else:
-        client.request("POST", "/api/ml", body)
-    hook = {"url": f"{address}/webhook", "send_payload": True, "send_for_all_actions": True}
+    known = _register_address(client, "/api/ml", "/api/ml/{}", body)
+    hook: JsonObject = {"url": f"{address}/webhook", "project": project, "send_payload": True}
+    hook["send_for_all_actions"] = True
     hook["headers"] = {} if token is None else {"Authorization": make_basic_header(token)}
-    found = client.request("GET", "/api/webhooks/", project=project)
-    own = [one for one in found if one.get("url") == hook["url"]]
-    if own:
-        client.request("PATCH", f"/api/webhooks/{own[0]['id']}/", hook)
-    else:
-        client.request("POST", "/api/webhooks/", {**hook, "project": project})
+    _register_address(client, "/api/webhooks/", "/api/webhooks/{}/", hook)
     return "connected again" if known else "connected"
+
+
+def _register_address(client: LabelStudioClient, path: str, entry: str, body: JsonObject) -> bool:
+    """Create or update what Label Studio calls at an address; whether it was there already."""
+    found = client.request("GET", path, project=body["project"])
+    known = [one["id"] for one in found if one.get("url") == body["url"]]
+    if known:
+        client.request("PATCH", entry.format(known[0]), body)
+    else:
+        client.request("POST", path, body)
+    return bool(known)
 
 
 def serve_backend(
@@ -333,7 +342,7 @@ def serve_backend(
     ``variable`` names the environment variable with the token of Label Studio. ``public_address``
     is registered in the project: empty for the one it listens on, None to register nothing.
     """
-    key = read_token(variable)
+    key = read_label_studio_token(variable)
     command = [sys.executable, "-m", "labelwise.label_studio.worker", str(home), variable]
     worker = BackgroundProcess([*command, *(["--guesses"] if guesses else [])])
 
@@ -350,7 +359,7 @@ def serve_backend(
         backend, token=token, host=host, allow_hosts=allow_hosts, process=worker
     )
     listener = open_listener(host, port)
-    address = make_address(host, listener.getsockname()[1])
+    address = make_page_address(host, listener.getsockname()[1])
 
     def register() -> None:
         try:

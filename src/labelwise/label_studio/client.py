@@ -14,10 +14,10 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
 
 from labelwise.errors import (
     BadInput,
@@ -27,7 +27,7 @@ from labelwise.errors import (
     first_line,
     require_extra,
 )
-from labelwise.files import JsonObject
+from labelwise.files import Json, JsonObject
 
 with require_extra("Label Studio needs httpx and starlette", "web"):
     import httpx
@@ -44,7 +44,6 @@ MAX_FILE_BYTES = 64 << 20
 MAX_REDIRECTS = 5
 
 _RETRIED = (429, 500, 502, 503, 504)
-_REDIRECTS = (301, 302, 303, 307, 308)
 _CLOUD_SCHEMES = ("s3", "gs", "azure-blob")
 
 
@@ -58,6 +57,43 @@ class ErrorResponse(LabelStudioFailed):
     def __init__(self, status: int, body: bytes, location: str) -> None:
         super().__init__(f"Label Studio answers {status}")
         self.status, self.body, self.location = status, body, location
+
+
+class ServerUnreachable(LabelStudioFailed):
+    """A server, here Label Studio or one with files, did not answer."""
+
+    def __init__(self, server: httpx.URL, error: Exception) -> None:
+        self.origin = f"{server.scheme}://{server.netloc.decode()}"
+        super().__init__(
+            f"cannot reach {self.origin} ({first_line(error)}); check the address, and that "
+            "Label Studio runs there"
+        )
+
+
+class LabelStudioToken(httpx.Auth):
+    """Adds the token to requests; a personal access token is exchanged first."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url, self._token = url, token
+        self._access: str | None = None
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Send a request with the token, again with a new one if it has expired."""
+        if self._token.count(".") != 2:
+            request.headers["Authorization"] = f"Token {self._token}"
+            yield request
+            return
+        if self._access is not None:
+            request.headers["Authorization"] = f"Bearer {self._access}"
+            if (yield request).status_code != 401:
+                return
+        refresh = {"refresh": self._token}
+        answer = yield httpx.Request("POST", f"{self._url}/api/token/refresh/", json=refresh)
+        if answer.status_code >= 300:
+            raise ErrorResponse(answer.status_code, b"", answer.headers.get("Location", ""))
+        self._access = str(json.loads(answer.read())["access"])
+        request.headers["Authorization"] = f"Bearer {self._access}"
+        yield request
 
 
 class LabelStudioClient:
@@ -77,14 +113,14 @@ class LabelStudioClient:
     def __init__(self, url: str, token: str, *, source: str = "the token") -> None:
         self.url = normalize_url(url)
         self.seconds = 0.0
-        self._token, self._source = token.strip(), source
-        self._access_token: str | None = None
-        if not self._token:
+        token, self._source = token.strip(), source
+        if not token:
             raise BadInput(f"{source} is empty; copy the token from Account & Settings there")
-        if not self._token.isascii() or not self._token.isprintable() or " " in self._token:
+        if not token.isascii() or not token.isprintable() or " " in token:
             raise BadInput(f"{source} is not a token: it has blanks or special characters")
+        self._token = LabelStudioToken(self.url, token)
         parts = urlsplit(self.url)
-        self._origin = (parts.scheme, parts.netloc)
+        self._origin = f"{parts.scheme}://{parts.netloc}"
         if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             warnings.warn(
                 f"the token goes to {parts.hostname} without encryption; use https if possible",
@@ -100,23 +136,24 @@ class LabelStudioClient:
         *,
         timeout: float = TIMEOUT,
         **query: object,
-    ) -> Any:
+    ) -> Json:
         """Call the API and return the JSON answer; calls that only read are retried."""
-        address = self.url + path + (f"?{urlencode(query, doseq=True)}" if query else "")
-        content = None if body is None else json.dumps(body, allow_nan=False).encode()
         pauses = [PAUSE * 2**attempt for attempt in range(ATTEMPTS - 1)] if method == "GET" else []
         for pause in [*pauses, None]:
             began = time.monotonic()
             try:
-                found = self._send_with_token(method, address, content, timeout)
+                found = self._send_request(
+                    method, self.url + path, params=query, json=body, timeout=timeout
+                )
+                return json.loads(found) if found else None
+            except (ValueError, KeyError, TypeError):
+                raise self._make_unknown_server_error() from None
             except ErrorResponse as error:
                 if error.status not in _RETRIED or pause is None:
                     raise self._explain_response(error) from None
             except LabelStudioFailed:
                 if pause is None:
                     raise
-            else:
-                return self._parse_response(found)
             finally:
                 self.seconds += time.monotonic() - began
             time.sleep(pause)
@@ -137,7 +174,7 @@ class LabelStudioClient:
             raise self._make_unknown_server_error()
         return found
 
-    def export_tasks(self, project: int, tasks: Sequence[int] | None = None) -> list[Any]:
+    def export_tasks(self, project: int, tasks: Sequence[int] | None = None) -> list[JsonObject]:
         """Export tasks with all their annotations, including cancelled ones.
 
         Given ``tasks`` come with or without annotations; None exports all that have some.
@@ -145,13 +182,15 @@ class LabelStudioClient:
         path, shared = f"/api/projects/{project}/export", {"exportType": "JSON"}
         if tasks is None:
             return self._check_list(self.request("GET", path, timeout=BULK_TIMEOUT, **shared))
-        found: list[Any] = []
+        found: list[JsonObject] = []
         for first in range(0, len(tasks), 200):  # the numbers are part of the address
             query = {**shared, "download_all_tasks": "true", "ids[]": tasks[first : first + 200]}
             found += self._check_list(self.request("GET", path, timeout=BULK_TIMEOUT, **query))
         return found
 
-    def list_tasks_after(self, project: int, after: int, *, data: bool = True) -> Iterator[Any]:
+    def list_tasks_after(
+        self, project: int, after: int, *, data: bool = True
+    ) -> Iterator[JsonObject]:
         """List the tasks with numbers above ``after``, in order, with or without their data."""
         while True:
             above = {"operator": "greater", "value": after, "type": "Number"}
@@ -216,73 +255,71 @@ class LabelStudioClient:
             prefix = urlsplit(self.url).path  # a server below a path may repeat it in addresses
             return self._download_address(self.url + (address.removeprefix(prefix) or "/"), limit)
         raise BadInput(
-            f"cannot fetch {shorten(address)!r}; give an upload, a URL or a data: address"
+            f"cannot fetch {shorten_foreign(address)!r}; give an upload, a URL or a data: address"
         )
 
     def _download_address(self, address: str, limit: int) -> bytes:
         """Download a file; redirects are followed, without the token to other servers."""
-        target = address
-        for _ in range(MAX_REDIRECTS + 1):
-            own = urlsplit(target)[:2] == self._origin
-            send = self._send_with_token if own else _send_request
-            try:
-                body = send("GET", target, None, TIMEOUT, limit=limit)
-            except ErrorResponse as error:
-                following = urljoin(target, error.location)
-                web = urlsplit(following).scheme in ("http", "https")
-                if error.status not in _REDIRECTS or not error.location or not web:
-                    raise BadInput(f"{shorten(address)} answers {error.status}") from None
-                target = following
-            except LabelStudioFailed as error:
-                if own:
-                    raise
-                raise BadInput(str(error).partition(";")[0]) from None
-            else:
-                if len(body) > limit:
-                    raise BadInput(f"{shorten(address)} is longer than {limit:,} bytes")
-                return body
-        raise BadInput(f"{shorten(address)} redirects more than {MAX_REDIRECTS} times")
+        try:
+            body = self._send_request("GET", address, limit=limit, follow_redirects=True)
+        except ErrorResponse as error:
+            raise BadInput(f"{shorten_foreign(address)} answers {error.status}") from None
+        except ServerUnreachable as error:
+            if error.origin == self._origin:
+                raise
+            raise BadInput(str(error).partition(";")[0]) from None
+        except httpx.TooManyRedirects:
+            raise BadInput(
+                f"{shorten_foreign(address)} redirects more than {MAX_REDIRECTS} times"
+            ) from None
+        if len(body) > limit:
+            raise BadInput(f"{shorten_foreign(address)} is longer than {limit:,} bytes")
+        return body
 
-    def _send_with_token(
+    @cached_property
+    def _http(self) -> httpx.Client:
+        """A connection pool with the proxies of the system, except for this machine."""
+        direct: dict[str, httpx.BaseTransport | None] = {
+            f"all://{host}": None for host in ("localhost", "127.0.0.1", "[::1]")
+        }
+        limits = httpx.Limits(max_keepalive_connections=0)  # an idle one may break a later POST
+        return httpx.Client(mounts=direct, limits=limits, max_redirects=MAX_REDIRECTS)
+
+    def _send_request(
         self,
         method: str,
         address: str,
-        content: bytes | None,
-        timeout: float,
+        *,
         limit: int | None = None,
+        timeout: float = TIMEOUT,
+        **request: Any,
     ) -> bytes:
+        """Send a request and return the body, cut off after ``limit`` bytes and one chunk."""
+        own = address.startswith(f"{self._origin}/")
+        target = httpx.URL(self.url)
         try:
-            return _send_request(
-                method, address, content, timeout, self._make_authorization(), limit
-            )
-        except ErrorResponse as error:
-            if error.status != 401 or self._access_token is None:
-                raise
-        self._access_token = None  # it has expired
-        return _send_request(method, address, content, timeout, self._make_authorization(), limit)
+            target = httpx.URL(address)
+            with self._http.stream(
+                method, target, auth=self._token if own else None, timeout=timeout, **request
+            ) as response:
+                body = bytearray()
+                most = limit if response.status_code < 300 else 2000
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if most is not None and len(body) > most:
+                        break
+                if response.status_code >= 300:
+                    location = response.headers.get("Location", "")
+                    raise ErrorResponse(response.status_code, bytes(body[:2000]), location)
+                return bytes(body)
+        except httpx.TooManyRedirects:
+            raise
+        except httpx.RequestError as error:
+            raise ServerUnreachable(error.request.url, error) from None
+        except (httpx.InvalidURL, httpx.HTTPError, ImportError, OSError) as error:
+            raise ServerUnreachable(target, error) from None
 
-    def _make_authorization(self) -> dict[str, str]:
-        """Make the authorization header; a personal access token is exchanged first."""
-        if self._token.count(".") != 2:
-            return {"Authorization": f"Token {self._token}"}
-        if self._access_token is None:
-            content = json.dumps({"refresh": self._token}).encode()
-            try:
-                body = _send_request("POST", self.url + "/api/token/refresh/", content, TIMEOUT)
-                self._access_token = str(self._parse_response(body)["access"])
-            except ErrorResponse as error:
-                raise self._explain_response(error) from None
-            except (KeyError, TypeError):
-                raise self._make_unknown_server_error() from None
-        return {"Authorization": f"Bearer {self._access_token}"}
-
-    def _parse_response(self, body: bytes) -> Any:
-        try:
-            return json.loads(body) if body else None
-        except ValueError:
-            raise self._make_unknown_server_error() from None
-
-    def _check_list(self, found: object) -> list[Any]:
+    def _check_list(self, found: object) -> list[JsonObject]:
         if not isinstance(found, list):
             raise self._make_unknown_server_error()
         return found
@@ -300,7 +337,7 @@ class LabelStudioClient:
                 "Settings there (a legacy token works only where it is enabled)"
             )
         if 300 <= error.status < 400:
-            to = shorten(error.location or "elsewhere")
+            to = shorten_foreign(error.location or "elsewhere")
             return LabelStudioFailed(f"{self.url} redirects to {to}; give that address instead")
         if error.status == 404:
             return error
@@ -310,55 +347,7 @@ class LabelStudioClient:
         return LabelStudioFailed(f"{self.url} answers {error.status}: {reason}")
 
 
-def _send_request(
-    method: str,
-    address: str,
-    content: bytes | None,
-    timeout: float,
-    headers: Mapping[str, str] | None = None,
-    limit: int | None = None,
-) -> bytes:
-    """Send a request and return the body, cut off after ``limit`` bytes and one chunk."""
-    sent = {"Accept": "application/json" if limit is None else "*/*", **(headers or {})}
-    if content is not None:
-        sent["Content-Type"] = "application/json"
-    try:
-        direct = is_loopback(urlsplit(address).hostname or "")
-        client = _open_connections(use_proxies=not direct)
-        with client.stream(
-            method, address, content=content, headers=sent, timeout=timeout
-        ) as response:
-            if response.status_code >= 300:
-                body = _read_body(response, 2000)[:2000]
-                location = response.headers.get("Location", "")
-                raise ErrorResponse(response.status_code, body, location)
-            return _read_body(response, limit)
-    except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
-        parts = urlsplit(address)
-        host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        raise LabelStudioFailed(
-            f"cannot reach {host} ({first_line(error)}); check the address, and that "
-            "Label Studio runs there"
-        ) from None
-
-
-@cache
-def _open_connections(*, use_proxies: bool) -> httpx.Client:
-    """Open a connection pool that follows no redirects, with the proxies of the system or none."""
-    limits = httpx.Limits(max_keepalive_connections=0)  # an idle connection may break a later POST
-    return httpx.Client(follow_redirects=False, trust_env=use_proxies, limits=limits)
-
-
-def _read_body(response: httpx.Response, limit: int | None) -> bytes:
-    body = bytearray()
-    for chunk in response.iter_bytes():
-        body += chunk
-        if limit is not None and len(body) > limit:
-            break
-    return bytes(body)
-
-
-def read_token(variable: str) -> str:
+def read_label_studio_token(variable: str) -> str:
     """Read a token from an environment variable."""
     token = os.environ.get(variable, "").strip()
     if not token:
@@ -384,7 +373,7 @@ def normalize_url(url: str) -> str:
     if not valid:
         raise BadInput(
             "Label Studio's address is written http://HOST:PORT or https://HOST; "
-            f"got {shorten(url)!r}"
+            f"got {shorten_foreign(url)!r}"
         )
     if parts.username is not None or parts.password is not None:
         raise BadInput("leave name and password out of the address; the token is enough")
@@ -401,16 +390,16 @@ def decode_data_url(address: str, limit: int = MAX_FILE_BYTES) -> bytes:
     """
     head, comma, rest = address.partition(",")
     if not comma or len(rest) > 4 * limit:
-        raise BadInput(f"{shorten(address)!r} is not a data: address, or too long")
+        raise BadInput(f"{shorten_foreign(address)!r} is not a data: address, or too long")
     if not head.lower().endswith(";base64"):
         return unquote_to_bytes(rest)
     try:
         return base64.b64decode(unquote_to_bytes(rest), validate=True)
     except binascii.Error:
-        raise BadInput(f"{shorten(address)!r} is not base64") from None
+        raise BadInput(f"{shorten_foreign(address)!r} is not base64") from None
 
 
-def shorten(text: str) -> str:
+def shorten_foreign(text: str) -> str:
     """Shorten a foreign text to one line, without what follows ``?``, which may be a secret."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text.split("?")[0])
     return shown if len(shown) <= 80 else f"{shown[:77]}..."

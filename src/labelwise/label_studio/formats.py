@@ -45,7 +45,7 @@ def read_layout(config: str) -> ProjectLayout:
         >>> layout.kind, layout.field, layout.classes
         ('texts', 'body', ('good', 'bad'))
     """
-    root = _parse_config(config)
+    root = _parse_labelling_config(config)
     controls = [tag for tag in root.iter() if tag.get("toName")]
     choices = [tag for tag in controls if tag.tag == "Choices"]
     if len(choices) != 1:
@@ -53,7 +53,7 @@ def read_layout(config: str) -> ProjectLayout:
         how = f"{len(choices)} Choices" if choices else found
         raise BadInput(f"the labelling configuration has {how}; {_SUPPORTED}")
     (control,) = choices
-    _check_choices(control)
+    _check_choices_control(control)
     shown = control.get("toName", "")
     named = {tag.get("name"): tag for tag in root.iter() if tag.get("name")}
     thing = named.get(shown)
@@ -62,15 +62,15 @@ def read_layout(config: str) -> ProjectLayout:
         raise BadInput(f"the choices are about {what}; {_SUPPORTED}")
     return ProjectLayout(
         kind=KINDS[thing.tag],
-        field=_read_field(thing),
+        field=_read_task_field(thing),
         control=control.get("name", ""),
         shown=shown,
-        classes=_read_classes(control),
+        classes=_read_choice_classes(control),
         others=tuple(f"{tag.tag} {tag.get('name')}" for tag in controls if tag is not control),
     )
 
 
-def _parse_config(config: str) -> ElementTree.Element:
+def _parse_labelling_config(config: str) -> ElementTree.Element:
     if "<!DOCTYPE" in config or "<!ENTITY" in config:
         raise BadInput("the labelling configuration declares entities; remove the declaration")
     try:
@@ -79,7 +79,7 @@ def _parse_config(config: str) -> ElementTree.Element:
         raise BadInput(f"the labelling configuration cannot be read ({error})") from None
 
 
-def _check_choices(control: ElementTree.Element) -> None:
+def _check_choices_control(control: ElementTree.Element) -> None:
     how = control.get("choice", "single")
     if how not in ("single", "single-radio"):
         raise BadInput(f"the choices are choice={how!r}; {_SUPPORTED}")
@@ -91,7 +91,7 @@ def _check_choices(control: ElementTree.Element) -> None:
         raise BadInput(f"the choices come from each task (value={value!r}); {_SUPPORTED}")
 
 
-def _read_classes(control: ElementTree.Element) -> tuple[str, ...]:
+def _read_choice_classes(control: ElementTree.Element) -> tuple[str, ...]:
     tags = list(control.iter("Choice"))
     if any(tag.find(".//Choice") is not None for tag in tags):
         raise BadInput(f"the choices are nested; {_SUPPORTED}")
@@ -101,7 +101,7 @@ def _read_classes(control: ElementTree.Element) -> tuple[str, ...]:
     return found
 
 
-def _read_field(thing: ElementTree.Element) -> str:
+def _read_task_field(thing: ElementTree.Element) -> str:
     value, kind = thing.get("value", ""), thing.get("valueType", "text")
     if thing.tag == "Text" and kind != "text":
         raise BadInput(f"the texts are addresses (valueType={kind!r}); {_SUPPORTED}")
@@ -147,17 +147,17 @@ def read_annotations(
     votes: dict[str, AnnotatorVote] = {}
     skip: str | None = None
     unread: Counter[str] = Counter()
-    for annotation in sorted(annotations, key=_get_sort_key):
+    for annotation in sorted(annotations, key=_get_annotation_sort_key):
         by = name_annotator(annotation.get("completed_by"), people)
         if annotation.get("was_cancelled"):
             votes.pop(by, None)
             skip = by
             continue
-        label, problem = _read_label(annotation.get("result"), layout)
+        label, problem = _read_annotation_label(annotation.get("result"), layout)
         if label is None:
             unread[problem] += 1
             continue
-        votes[by] = AnnotatorVote(label, _read_seconds(annotation.get("lead_time")))
+        votes[by] = AnnotatorVote(label, _read_annotation_seconds(annotation.get("lead_time")))
         skip = None
     return TaskVotes(votes, skip, dict(unread))
 
@@ -179,20 +179,20 @@ def name_annotator(given: object, people: Mapping[int, str]) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:200]
 
 
-def _get_sort_key(annotation: JsonObject) -> tuple[str, int]:
+def _get_annotation_sort_key(annotation: JsonObject) -> tuple[str, int]:
     """Get the time and number of an annotation; all times have one format and sort as texts."""
     at = annotation.get("updated_at") or annotation.get("created_at") or ""
     number = annotation.get("id")
     return str(at), number if isinstance(number, int) else 0
 
 
-def _read_seconds(value: object) -> float | None:
+def _read_annotation_seconds(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None
 
 
-def _read_label(result: object, layout: ProjectLayout) -> tuple[str | None, str]:
+def _read_annotation_label(result: object, layout: ProjectLayout) -> tuple[str | None, str]:
     """Read the label of an annotation; without one, None and the reason."""
     chosen: list[object] = []
     for part in result if isinstance(result, list) else ():

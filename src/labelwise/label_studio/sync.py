@@ -126,7 +126,7 @@ class ProjectSync:
         """
         server = self._client.read_project(self._number)
         layout = read_layout(str(server["label_config"]))
-        folder, exists = make_tasks_path(self.home), self.home.exists()
+        folder, exists = make_task_folder_path(self.home), self.home.exists()
         if exists:
             TaskFolder.open(folder)  # rejects other campaigns before a file is created
         with lock_tasks(folder):
@@ -143,7 +143,7 @@ class ProjectSync:
             if exists:
                 run.add_new_tasks(self._runner.project)
                 run.update_settings(self._runner.record)
-            run.exchange(self._runner, only)
+            run.exchange_votes(self._runner, only)
             return result
 
     def close(self) -> None:
@@ -227,13 +227,13 @@ class _SyncRun:
         if different:
             record.change(**different)
 
-    def exchange(self, runner: CampaignRunner, only: Sequence[int] | None) -> None:
+    def exchange_votes(self, runner: CampaignRunner, only: Sequence[int] | None) -> None:
         """Import deletions and votes, train and select, and write the order."""
         index = self.tasks.index_tasks(runner.project.items)
         imported = ImportedVotes(self.tasks.folder)
         self._remove_deleted_tasks(runner.record, index, imported)
         self._import_votes(runner.record, index, imported, only)
-        _run_steps(runner, self.result)
+        _run_campaign_steps(runner, self.result)
         self._write_order(runner.record, index)
         self.result.left_out = len(self.tasks.facts.left_out)
 
@@ -299,7 +299,7 @@ class _SyncRun:
         number = max(order.number, find_newest_version(versions)) + 1
         order = ServingOrder(number, wanted, guesses, done=False)
         order.save(folder)
-        found = record.look(lambda ledger: find_guesses(ledger, waiting)) if guesses else {}
+        found = record.look(lambda ledger: find_task_guesses(ledger, waiting)) if guesses else {}
         predictions = [
             make_prediction(
                 task, order.score_task(task), order.version, self.layout, found.get(item)
@@ -320,7 +320,7 @@ class _SyncRun:
         return bool(different)
 
 
-def _run_steps(runner: CampaignRunner, result: SyncResult) -> None:
+def _run_campaign_steps(runner: CampaignRunner, result: SyncResult) -> None:
     """Train and select when it is time to; an error does not stop the sync."""
     runner.stuck_batches = None
     runner.record_lost_training()
@@ -336,7 +336,7 @@ def _run_steps(runner: CampaignRunner, result: SyncResult) -> None:
         result.failure = error
 
 
-def find_guesses(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Label, float]]:
+def find_task_guesses(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Label, float]]:
     """Find the model's prediction and confidence for items when they were picked."""
     picks = {item: ledger.pick_of(item) for item in items}
     found = {item: pick and pick.entry(pick.asked.guesses) for item, pick in picks.items()}
@@ -353,10 +353,10 @@ def count_annotators_per_task(server: JsonObject) -> int:
     return int(most) if isinstance(most, int) and most > 1 and share == 100 else 1
 
 
-def make_tasks_path(home: Path) -> Path:
+def make_task_folder_path(home: Path) -> Path:
     """Make the path of the tasks that belong to a campaign folder.
 
-    >>> str(make_tasks_path(Path("reviews.labelwise")))
+    >>> str(make_task_folder_path(Path("reviews.labelwise")))
     'reviews.tasks'
     """
     return home.with_name(home.name.removesuffix(SUFFIX) + ".tasks")

@@ -181,9 +181,9 @@ class TaskFolder:
                 f"{len(broken):,} of {len(wanted):,} tasks cannot be used ({some}{more}); fix or "
                 "delete them there, or leave them out with --skip-broken"
             )
-        self._leave_out(broken, repaired=wanted.keys() - broken.keys())
+        self._leave_out_tasks(broken, repaired=wanted.keys() - broken.keys())
 
-    def _leave_out(self, broken: Mapping[int, str], repaired: Iterable[int] = ()) -> None:
+    def _leave_out_tasks(self, broken: Mapping[int, str], repaired: Iterable[int] = ()) -> None:
         """Store which tasks cannot be used, and which can be used again."""
         again = set(repaired)
         left = {task: why for task, why in self.facts.left_out.items() if task not in again}
@@ -193,7 +193,7 @@ class TaskFolder:
 
     def drop_images(self, broken: Mapping[str, str]) -> None:
         """Delete image files that turned out to be unreadable, and leave out their tasks."""
-        self._leave_out({int(Path(name).stem): why for name, why in broken.items()})
+        self._leave_out_tasks({int(Path(name).stem): why for name, why in broken.items()})
         for name in broken:
             (self.folder / name).unlink(missing_ok=True)
 
@@ -204,7 +204,9 @@ class TaskFolder:
 
         def add_image(number: int) -> str:
             try:
-                body = client.download(_get_value(tasks[number], self.facts.field), task=number)
+                body = client.download(
+                    _get_task_value(tasks[number], self.facts.field), task=number
+                )
                 name = f"{number:010d}{find_image_suffix(body)}"
             except BadInput as error:
                 return str(error)
@@ -229,7 +231,7 @@ class TaskFolder:
         broken, lines = {}, []
         for number, task in tasks.items():
             try:
-                text = _get_value(task, self.facts.field).strip()
+                text = _get_task_value(task, self.facts.field).strip()
                 if not text:
                     raise BadInput("an empty text")
                 lines.append(json.dumps({"task": number, "text": text}).encode() + b"\n")
@@ -279,7 +281,7 @@ def find_image_suffix(body: bytes) -> str:
     raise BadInput("it is not an image (.png, .jpg, .gif, .bmp, .tif or .webp)")
 
 
-def _get_value(task: JsonObject, name: str) -> str:
+def _get_task_value(task: JsonObject, name: str) -> str:
     data = task.get("data")
     value = data.get(name) if isinstance(data, Mapping) else None
     if value is None:

@@ -86,7 +86,9 @@ def import_votes(
     items = list(votes)
     for first in range(0, len(items), ITEMS_PER_COMMIT):
         part = items[first : first + ITEMS_PER_COMMIT]
-        after = {item: _sum_seconds(votes[item], imported.get_seconds(item)) for item in part}
+        after = {
+            item: _sum_annotator_seconds(votes[item], imported.get_seconds(item)) for item in part
+        }
         imported.save_votes(after, add=True)
 
         def decide(
@@ -96,7 +98,7 @@ def import_votes(
             events: list[Event] = []
             for item in part:
                 known = imported.get_seconds(item)
-                events += _find_changes(ledger, item, votes[item], known, now, found)
+                events += _find_vote_changes(ledger, item, votes[item], known, now, found)
             return events, found
 
         counts += record.commit(decide)
@@ -104,7 +106,9 @@ def import_votes(
     return counts
 
 
-def _sum_seconds(given: TaskVotes | None, before: Mapping[str, float]) -> dict[str, float]:
+def _sum_annotator_seconds(
+    given: TaskVotes | None, before: Mapping[str, float]
+) -> dict[str, float]:
     """Compute the seconds of every current annotator; they never decrease."""
     if given is None:
         return {}
@@ -114,7 +118,7 @@ def _sum_seconds(given: TaskVotes | None, before: Mapping[str, float]) -> dict[s
     return found
 
 
-def _find_changes(
+def _find_vote_changes(
     ledger: Ledger,
     item: int,
     given: TaskVotes | None,

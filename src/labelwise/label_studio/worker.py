@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from labelwise.errors import LabelwiseError
-from labelwise.label_studio.client import LabelStudioClient, read_token
-from labelwise.label_studio.sync import ProjectSync, SyncOptions, make_tasks_path
+from labelwise.label_studio.client import LabelStudioClient, read_label_studio_token
+from labelwise.label_studio.sync import ProjectSync, SyncOptions, make_task_folder_path
 from labelwise.label_studio.tasks import TaskFolder
-from labelwise.web.background import WorkerOrder, connect_to_server, limit_reports
+from labelwise.web.background import WorkerOrder, connect_to_server, limit_progress_reports
 
 QUIET_SECONDS = 1.0  # Seconds without a new command before a sync begins
 MAX_DELAY = 10.0  # Seconds after which a sync begins in any case
@@ -32,7 +32,7 @@ Report = Callable[..., None]
 Tasks = list[int] | None  # Tasks whose annotations are to be read; None for all
 
 
-def run_worker(
+def run_sync_worker(
     home: Path,
     variable: str,
     options: SyncOptions,
@@ -40,9 +40,11 @@ def run_worker(
     report: Report,
 ) -> None:
     """Sync at once, and then whenever there is news, until the process ends."""
-    facts = TaskFolder.open(make_tasks_path(home)).facts
-    client = LabelStudioClient(facts.url, read_token(variable), source=variable)
-    progress = limit_reports(lambda stage, done, total: report(stage=stage, done=done, total=total))
+    facts = TaskFolder.open(make_task_folder_path(home)).facts
+    client = LabelStudioClient(facts.url, read_label_studio_token(variable), source=variable)
+    progress = limit_progress_reports(
+        lambda stage, done, total: report(stage=stage, done=done, total=total)
+    )
     sync = ProjectSync(client, facts.project, home, options=options, progress=progress)
     tasks: Tasks = None
     while True:
@@ -57,10 +59,10 @@ def run_worker(
             continue
         report(error=None if result.failure is None else str(result.failure)[:2000])
         time.sleep(PAUSE_FACTOR * (client.seconds - before))
-        tasks = wait_for_tasks(commands)
+        tasks = wait_for_sync_commands(commands)
 
 
-def wait_for_tasks(commands: "queue.Queue[WorkerOrder]") -> Tasks:
+def wait_for_sync_commands(commands: "queue.Queue[WorkerOrder]") -> Tasks:
     """Wait for commands and a quiet moment; without commands for long, read everything."""
     try:
         lines = [commands.get(timeout=FULL_SYNC_INTERVAL)[0]]
@@ -74,15 +76,15 @@ def wait_for_tasks(commands: "queue.Queue[WorkerOrder]") -> Tasks:
             break
     while not commands.empty():
         lines.append(commands.get_nowait()[0])
-    return combine_commands(lines)
+    return combine_sync_commands(lines)
 
 
-def combine_commands(lines: Sequence[str]) -> Tasks:
+def combine_sync_commands(lines: Sequence[str]) -> Tasks:
     """Combine the tasks of several commands; an unknown command means everything.
 
     Example:
-        >>> combine_commands(["tasks 4 7", "tasks 7 9"]), combine_commands(["tasks 4", "look"])
-        ([4, 7, 9], None)
+        >>> combine_sync_commands(["tasks 4 7", "tasks 7 9"])
+        [4, 7, 9]
     """
     tasks: dict[int, None] = {}
     for line in lines:
@@ -99,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
     home, variable, *flags = arguments
     options = SyncOptions(guesses="--guesses" in flags)
     try:
-        run_worker(Path(home), variable, options, commands, report)
+        run_sync_worker(Path(home), variable, options, commands, report)
     except LabelwiseError as error:
         print(f"labelwise: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -52,8 +52,8 @@ def cohen_kappa(first: Sequence[Label], second: Sequence[Label]) -> float | None
         )
     if not len(first):
         raise BadInput("there are no labels to compare; give at least one item")
-    pairs = Counter(zip(_check_labels(first), _check_labels(second), strict=True))
-    return _estimate_cohen(pairs)[0]
+    pairs = Counter(zip(_check_compared_labels(first), _check_compared_labels(second), strict=True))
+    return _estimate_cohen_kappa(pairs)[0]
 
 
 def interval_alpha(values: Iterable[Sequence[float]]) -> float | None:
@@ -129,13 +129,13 @@ def agreement(ledger: Ledger) -> AnnotatorAgreement:
         pairs: tuple[AnnotatorPair, ...] = ()
         reliability: dict[str, float] = {}
     else:
-        tables = _count_pairs(shared)
+        tables = _count_label_pairs(shared)
         pairs = tuple(
             AnnotatorPair(
                 *by, table.total(), sum(n for (a, b), n in table.items() if a == b), kappa
             )
             for by, table in sorted(tables.items())
-            for kappa in [_estimate_cohen(table)[0]]
+            for kappa in [_estimate_cohen_kappa(table)[0]]
         )
         found = _estimate_agreement(shared, tables)
         reliability = estimate_reliability(shared)
@@ -156,7 +156,7 @@ Shared = Counter[tuple[tuple[str, Label], ...]]
 """The votes on an item, and the number of items with these votes: few patterns, many items."""
 
 
-def _count_pairs(shared: Shared) -> dict[tuple[str, str], Counter[tuple[Label, Label]]]:
+def _count_label_pairs(shared: Shared) -> dict[tuple[str, str], Counter[tuple[Label, Label]]]:
     """For every two annotators, the number of items with each pair of labels."""
     tables: dict[tuple[str, str], Counter[tuple[Label, Label]]] = {}
     for given, times in shared.items():
@@ -173,7 +173,7 @@ def _estimate_agreement(
         return _KappaEstimate("cohen", None, None, None)
     if len(tables) == 1:
         (table,) = tables.values()
-        return _add_interval("cohen", *_estimate_cohen(table))
+        return _add_kappa_interval("cohen", *_estimate_cohen_kappa(table))
     codes: dict[Label, int] = {}
     patterns: Counter[tuple[int, ...]] = Counter()
     for given, count in shared.items():
@@ -181,17 +181,17 @@ def _estimate_agreement(
         patterns[tuple(row)] += count
     counts = np.stack([np.bincount(row, minlength=len(codes)) for row in patterns])
     times = np.array(list(patterns.values()), dtype=np.float64)
-    return _add_interval("fleiss", *_estimate_fleiss(counts.astype(np.float64), times))
+    return _add_kappa_interval("fleiss", *_estimate_fleiss_kappa(counts.astype(np.float64), times))
 
 
-def _add_interval(measure: str, kappa: float | None, error: float | None) -> _KappaEstimate:
+def _add_kappa_interval(measure: str, kappa: float | None, error: float | None) -> _KappaEstimate:
     if kappa is None or error is None:
         return _KappaEstimate(measure, kappa, None, None)
     low, high = max(-1.0, kappa - _Z_95 * error), min(1.0, kappa + _Z_95 * error)
     return _KappaEstimate(measure, kappa, low, high)
 
 
-def _estimate_cohen(table: Counter[tuple[Label, Label]]) -> tuple[float | None, float | None]:
+def _estimate_cohen_kappa(table: Counter[tuple[Label, Label]]) -> tuple[float | None, float | None]:
     """Cohen's kappa and its standard error, from the counts of label pairs."""
     codes: dict[Label, int] = {}
     for pair in table:
@@ -208,12 +208,12 @@ def _estimate_cohen(table: Counter[tuple[Label, Label]]) -> tuple[float | None, 
     without_chance = chance - columns[a] - rows[b] + same
     kappa = _compute_kappa(np.array(agreed / n), np.array(chance / n**2))
     if n < 2:
-        return _to_float(kappa), None
+        return _convert_kappa(kappa), None
     others = _compute_kappa((agreed - same) / (n - 1), without_chance / (n - 1) ** 2)
-    return _to_float(kappa), _jackknife_error(others, times)
+    return _convert_kappa(kappa), _jackknife_kappa_error(others, times)
 
 
-def _estimate_fleiss(counts: Floats, times: Floats) -> tuple[float | None, float | None]:
+def _estimate_fleiss_kappa(counts: Floats, times: Floats) -> tuple[float | None, float | None]:
     """Fleiss' kappa and its standard error for rows ``(u, K)`` that occur ``(u,)`` times."""
     sizes = counts.sum(axis=1)
     # The share of equal pairs of votes on every item.
@@ -222,11 +222,11 @@ def _estimate_fleiss(counts: Floats, times: Floats) -> tuple[float | None, float
     squares = totals @ totals
     kappa = _compute_kappa(np.array(times @ alike / n), np.array(squares / votes**2))
     if n < 2:
-        return _to_float(kappa), None
+        return _convert_kappa(kappa), None
     # The sum of squared totals after leaving out one item at a time.
     without = squares - 2 * counts @ totals + (counts * counts).sum(axis=1)
     others = _compute_kappa((times @ alike - alike) / (n - 1), without / (votes - sizes) ** 2)
-    return _to_float(kappa), _jackknife_error(others, times)
+    return _convert_kappa(kappa), _jackknife_kappa_error(others, times)
 
 
 def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
@@ -235,18 +235,18 @@ def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     return np.asarray((observed - chance) / (1.0 - chance))
 
 
-def _jackknife_error(others: Floats, times: Floats) -> float | None:
+def _jackknife_kappa_error(others: Floats, times: Floats) -> float | None:
     """The standard error from leave-one-out values, each of which occurs ``times``."""
     n = times.sum()
     variance = (n - 1) / n * float(times @ (others - times @ others / n) ** 2)
     return math.sqrt(variance) if math.isfinite(variance) else None
 
 
-def _to_float(value: Floats) -> float | None:
+def _convert_kappa(value: Floats) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _check_labels(labels: Sequence[Label]) -> list[Label]:
+def _check_compared_labels(labels: Sequence[Label]) -> list[Label]:
     """Convert labels to Python values; reject NaN, which equals nothing."""
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     for place, value in enumerate(values):

@@ -2,27 +2,22 @@
 
 A record is an append-only list of events; the state is replayed from it
 (`labelwise.record.ledger`). Each event is stored as one JSON object with its kind and a format
-number. Older formats are converted on reading by the functions in `UPGRADES`; newer ones are
-rejected, because guessing could lose labels.
+number. Newer formats are rejected, because guessing could lose labels.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+import reprlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from labelwise.errors import BadInput, StorageFailed
 from labelwise.files import JsonObject
 from labelwise.learner import Label as Label
 
-FORMAT = 1  # Format number that this version writes
-
-Upgrade = Callable[[JsonObject], JsonObject]
-
-UPGRADES: dict[int, Upgrade] = {}
-"""By old format number: converts an event's JSON to the next format."""
+FORMAT = 1  # Format number of the events
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +226,11 @@ _TUPLES = {
 }
 
 
-def kind_of(event: Event) -> str:
+def read_event_kind(event: Event) -> str:
     """The kind of an event, as in its JSON.
 
     Example:
-        >>> kind_of(Told(at=0.0, id=7, label="cat"))
+        >>> read_event_kind(Told(at=0.0, id=7, label="cat"))
         'told'
     """
     return _NAMES[type(event)]
@@ -258,8 +253,8 @@ def event_to_json(event: Event) -> JsonObject:
     for name in _FIELDS[kind]:
         value = getattr(event, name)
         expected, words = _FIELD_TYPES[name]
-        if not is_valid_value(expected, value) or (expected == "json" and type(value) is not dict):
-            raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_shorten_repr(value)}")
+        if not is_event_value(expected, value) or (expected == "json" and type(value) is not dict):
+            raise BadInput(f"{name} of {kind.__name__} must be {words}; got {reprlib.repr(value)}")
         if value is not None or name not in _OMITTED:
             result[name] = value
     if isinstance(event, Asked):
@@ -275,12 +270,8 @@ def event_to_json(event: Event) -> JsonObject:
     return result
 
 
-def event_from_json(value: Mapping[str, Any], upgrades: Mapping[int, Upgrade] = UPGRADES) -> Event:
+def event_from_json(value: Mapping[str, Any]) -> Event:
     """Convert a JSON object of the record to its event.
-
-    Args:
-        value: output of `event_to_json`, in this format or an older one.
-        upgrades: by old format number, the conversion to the next format.
 
     Raises:
         StorageFailed: if a newer labelwise wrote it, or it is not an event.
@@ -290,15 +281,14 @@ def event_from_json(value: Mapping[str, Any], upgrades: Mapping[int, Upgrade] = 
         Withdrawn(at=5.0, id=7, by='ann')
     """
     entries = dict(value)
-    number = entries.get("format")
-    if type(number) is not int or number != FORMAT:
-        entries = _upgrade_format(entries, upgrades)
-    del entries["format"]
+    number = entries.pop("format", None)
+    if number != FORMAT or type(number) is not int:
+        _reject_event_format(number)
     name = entries.pop("kind", None)
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise StorageFailed(
-            f"the record holds an event of unknown kind {_shorten_repr(name)}; "
+            f"the record holds an event of unknown kind {reprlib.repr(name)}; "
             "update labelwise to read it"
         )
     try:
@@ -322,11 +312,9 @@ def decode_event(text: str) -> Event:
     try:
         value = json.loads(text)
     except ValueError:
-        raise StorageFailed(f"the record holds a damaged event: {_shorten_repr(text)}") from None
+        raise StorageFailed(f"the record holds a damaged event: {reprlib.repr(text)}") from None
     if type(value) is not dict or not text.isascii():  # only ASCII is written
-        raise StorageFailed(
-            f"the record holds something other than an event: {_shorten_repr(text)}"
-        )
+        raise StorageFailed(f"the record holds something other than an event: {reprlib.repr(text)}")
     return event_from_json(value)
 
 
@@ -354,30 +342,13 @@ def decode_events(lines: Iterable[str], campaign: str, start: int) -> list[Event
     return events
 
 
-def _upgrade_format(entries: JsonObject, upgrades: Mapping[int, Upgrade]) -> JsonObject:
-    """Convert an event's JSON to the current format, one format at a time."""
-    number = entries.get("format")
+def _reject_event_format(number: object) -> NoReturn:
     if type(number) is not int:
-        text = _shorten_repr(entries)
-        raise StorageFailed(f"the record holds an event without a format number: {text}")
-    if number > FORMAT:
-        raise StorageFailed(
-            f"the record was written by a newer labelwise (format {number}); "
-            f"this one reads up to format {FORMAT}: update labelwise"
-        )
-    for old in range(number, FORMAT):
-        if old not in upgrades:
-            raise StorageFailed(
-                f"the record holds an event of format {old}, which this labelwise no longer reads; "
-                "open it once with an older version"
-            )
-        entries = {**upgrades[old](entries), "format": old + 1}
-    return entries
-
-
-def _shorten_repr(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        raise StorageFailed(f"the record holds an event without a format number: {number!r}")
+    raise StorageFailed(
+        f"the record was written by a newer labelwise (format {number}); "
+        f"this one reads up to format {FORMAT}: update labelwise"
+    )
 
 
 # Field types. Only values that survive a JSON round trip are written.
@@ -395,29 +366,29 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _RANGES = {"seconds": (0, math.inf), "count": (0, math.inf), "id": (-(2**63), 2**63 - 1)}
 
 
-def is_valid_value(kind: str, value: Any) -> bool:
+def is_event_value(kind: str, value: Any) -> bool:
     """Whether a value has a kind: a name in `_TYPES`, ``json``, or ``guess`` (label and share).
 
     ``x?`` is an x or None; ``x*`` is a tuple of x. Types are exact, so that True is not a number.
 
     Example:
-        >>> is_valid_value("label", "cat"), is_valid_value("label", float("nan"))
+        >>> is_event_value("label", "cat"), is_event_value("label", float("nan"))
         (True, False)
-        >>> is_valid_value("id*?", (3, 5)), is_valid_value("id*?", None), is_valid_value("id", True)
+        >>> is_event_value("id*?", (3, 5)), is_event_value("id*?", None), is_event_value("id", True)
         (True, True, False)
     """
     if kind[-1] == "?":
-        return value is None or is_valid_value(kind[:-1], value)
+        return value is None or is_event_value(kind[:-1], value)
     if kind[-1] == "*":
-        return type(value) is tuple and all(is_valid_value(kind[:-1], entry) for entry in value)
+        return type(value) is tuple and all(is_event_value(kind[:-1], entry) for entry in value)
     if kind == "guess":
         pair = type(value) is tuple and len(value) == 2
-        return pair and is_valid_value("label", value[0]) and is_valid_value("number", value[1])
+        return pair and is_event_value("label", value[0]) and is_event_value("number", value[1])
     if kind == "json" and type(value) is dict:
         keys = all(type(key) is str for key in value)
-        return keys and all(is_valid_value("json", entry) for entry in value.values())
+        return keys and all(is_event_value("json", entry) for entry in value.values())
     if kind == "json" and type(value) is list:
-        return all(is_valid_value("json", entry) for entry in value)
+        return all(is_event_value("json", entry) for entry in value)
     if type(value) not in _TYPES["scalar" if kind == "json" else kind]:
         return False
     if type(value) is float and not math.isfinite(value):
@@ -426,44 +397,24 @@ def is_valid_value(kind: str, value: Any) -> bool:
     return lowest is None or lowest <= value <= highest
 
 
-_TIME = ("number", "a finite number of seconds")
-_COUNT = ("count", "a whole number, 0 or more")
-_TEXT = ("text", "a text")
-_IDS = ("id*", "a tuple of whole numbers of 64 bits")
-_NUMBERS = ("number*?", "a tuple of finite numbers or None")
-_JSON = (
-    "json",
-    "a dict of JSON values (text keys, lists, texts, finite numbers, true, false, null)",
-)
 _FIELD_TYPES: dict[str, tuple[str, str]] = {
-    "at": _TIME,
-    "until": _TIME,
-    "id": ("id", "a whole number of 64 bits"),
-    "ids": _IDS,
-    "validation": _IDS,
-    "label": ("label", "a whole number, a finite number or a text"),
-    "old": ("label", "a label"),
-    "new": ("label", "a label"),
-    "suggested": ("label?", "a label or None"),
-    "by": _TEXT,
-    "reason": _TEXT,
-    "text": _TEXT,
-    "error": _TEXT,
-    "strategy": _TEXT,
-    "checkpoint": ("text?", "a text or None"),
-    "items": _COUNT,
-    "batch": _COUNT,
-    "number": _COUNT,
-    "labels": _COUNT,
-    "seed": ("whole", "a whole number"),
-    "model": ("count?", "a whole number or None"),
-    "seconds": ("seconds?", "a finite number of seconds, 0 or more, or None"),
-    "weights": _NUMBERS,
-    "scores": _NUMBERS,
-    "guesses": ("guess*?", "a tuple of (label, confidence) tuples or None"),
-    "settings": _JSON,
-    "options": _JSON,
-    "metrics": _JSON,
-    "info": _JSON,
+    name: (kind, words)
+    for names, kind, words in (
+        ("at until", "number", "a finite number of seconds"),
+        ("seconds", "seconds?", "a finite number of seconds, 0 or more, or None"),
+        ("id", "id", "a whole number of 64 bits"),
+        ("ids validation", "id*", "a tuple of whole numbers of 64 bits"),
+        ("label old new", "label", "a whole number, a finite number or a text"),
+        ("suggested", "label?", "a label or None"),
+        ("by reason text error strategy", "text", "a text"),
+        ("checkpoint", "text?", "a text or None"),
+        ("items batch number labels", "count", "a whole number, 0 or more"),
+        ("model", "count?", "a whole number or None"),
+        ("seed", "whole", "a whole number"),
+        ("weights scores", "number*?", "a tuple of finite numbers or None"),
+        ("guesses", "guess*?", "a tuple of (label, confidence) tuples or None"),
+        ("settings options metrics info", "json", "a dict of JSON values, with texts as keys"),
+    )
+    for name in names.split()
 }
 """Kind and description of each field; a field has the same type in every event."""

@@ -114,7 +114,7 @@ class SharedRecord:
             self._ledger = ledger
         except BaseException as error:
             for queued in group:
-                queued.error = _copy_error(error)
+                queued.error = _copy_commit_error(error)
             if not isinstance(error, Exception):
                 raise
         else:
@@ -138,7 +138,7 @@ class SharedRecord:
         for queued in group:
             try:
                 if queued.expected is not None:
-                    check_length(ledger, queued.expected)
+                    check_record_length(ledger, queued.expected)
                 events, queued.answer = queued.operation(ledger, now)
                 for event in events:
                     event_to_json(event)  # invalid events are rejected before they join the group
@@ -150,7 +150,7 @@ class SharedRecord:
         return written
 
 
-def _copy_error(error: BaseException) -> BaseException:
+def _copy_commit_error(error: BaseException) -> BaseException:
     """Copy an error, so that several threads can raise it at the same time."""
     if isinstance(error, StorageFailed):
         return StorageFailed(*error.args)
@@ -159,9 +159,9 @@ def _copy_error(error: BaseException) -> BaseException:
     return StorageFailed("writing to the record was interrupted; nothing was stored, try again")
 
 
-def check_length(ledger: Ledger, expected: int | None) -> None:
+def check_record_length(ledger: Ledger, expected: int) -> None:
     """Raise a conflict if the record has another length than the caller saw."""
-    if expected is not None and ledger.length != expected:
+    if ledger.length != expected:
         raise Conflict(
             f"the record has {ledger.length} events, not {expected}: it was changed in the "
             "meantime; read the ledger again and retry"

@@ -16,7 +16,7 @@ class LabelQueue(Collection[int]):
         >>> queue.append_items([7, 3, 5])
         0
         >>> queue.discard(3), list(queue), queue.add(3), list(queue), len(queue), 4 in queue
-        (True, [7, 5], True, [7, 3, 5], 3, False)
+        (1, [7, 5], True, [7, 3, 5], 3, False)
     """
 
     def __init__(self) -> None:
@@ -50,17 +50,17 @@ class LabelQueue(Collection[int]):
             self._done_before[by] = min(done, position)
         return True
 
-    def discard(self, id: int) -> bool:
-        """Remove an item from the queue; return whether it waited before."""
+    def discard(self, id: int) -> int | None:
+        """Remove an item from the queue; return its position, or None if it did not wait."""
         position = self.positions.get(id)
         if position is None or not self.flags[position]:
-            return False
+            return None
         self.flags[position] = 0
         self._count -= 1
         if position == self._first:
             found = self.flags.find(1, position)
             self._first = len(self.flags) if found < 0 else found
-        return True
+        return position
 
     def forget(self, id: int) -> None:
         """Make an item one that was never asked for."""

@@ -146,7 +146,7 @@ class Ledger:
         position = self.waiting.positions.get(id)
         if position is None:
             return None
-        batch = self.batches[self._batch_index(position)]
+        batch = self.batches[self._find_batch_index(id)]
         return Pick(batch.asked, position - batch.first)
 
     def batch_of(self, id: int) -> int | None:
@@ -273,7 +273,7 @@ class Ledger:
     def _leave_batch(self, id: int) -> None:
         """Let an asked item belong to no batch; it waits no longer."""
         self._stop_waiting(id)
-        self.batches[self._batch_index(self.waiting.positions[id])].size -= 1
+        self.batches[self._find_batch_index(id)].size -= 1
 
     def _apply_lent(self, event: Lent) -> None:
         for id in list(self._lent_to.get(event.by, ())):
@@ -388,8 +388,8 @@ class Ledger:
         if self.training is not None and self.training.number <= number:
             self.training = None
 
-    def _batch_index(self, position: int) -> int:
-        return bisect_right(self._firsts, position) - 1
+    def _find_batch_index(self, id: int) -> int:
+        return bisect_right(self._firsts, self.waiting.positions[id]) - 1
 
     def _update_item(self, id: int) -> None:
         """Update the label of an item, its disagreement, and whether it waits."""
@@ -413,7 +413,7 @@ class Ledger:
         if resolution is not None or skipped or len(votes) >= self.overlap:
             self._stop_waiting(id)
         elif id in self.waiting.positions and self.waiting.add(id):
-            index = self._batch_index(self.waiting.positions[id])
+            index = self._find_batch_index(id)
             self.batches[index].open += 1
             self._open[index] = self.batches[index]
 
@@ -483,8 +483,9 @@ class Ledger:
         self._open = {index: batch for index, batch in enumerate(self.batches) if batch.open}
 
     def _stop_waiting(self, id: int) -> None:
-        if self.waiting.discard(id):
-            index = bisect_right(self._firsts, self.waiting.positions[id]) - 1
+        position = self.waiting.discard(id)
+        if position is not None:
+            index = bisect_right(self._firsts, position) - 1
             self.batches[index].open -= 1
             if not self.batches[index].open:
                 del self._open[index]

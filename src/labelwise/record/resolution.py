@@ -1,10 +1,9 @@
-r"""Resolution of several votes on an item to one label.
+r"""Resolution of several votes on an item to one label, weighted by the annotators' reliability.
 
-By majority, the label with the most votes wins, and a tie stays open. With weights, annotator
-:math:`j` gives the correct one of :math:`K` labels with probability :math:`r_j` and each other one
-with equal probability, so a vote has the weight :math:`\log (K-1) r_j / (1 - r_j)`, at least 0.
-EM estimates :math:`r_j` from the items with two votes or more, with a prior of four correct labels
-and one wrong one per annotator. Numbers take the median under either rule.
+Annotator :math:`j` gives the correct one of :math:`K` labels with probability :math:`r_j` and each
+other one with equal probability, so a vote has the weight :math:`\log (K-1) r_j / (1 - r_j)`, at
+least 0. EM estimates :math:`r_j` from the items with two votes or more, with a prior of four
+correct labels and one wrong one per annotator.
 
 Cost: one pass over the votes. EM treats items with the same pattern of votes as one.
 
@@ -12,7 +11,6 @@ Reference: A. Dawid, A. Skene, "Maximum Likelihood Estimation of Observer Error-
 Algorithm", Applied Statistics 28, 1979, with one parameter per annotator.
 """
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,13 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.arrays import Floats, Ids
-from labelwise.errors import BadInput, UnknownName
+from labelwise.errors import BadInput
 from labelwise.record.events import Label
-from labelwise.record.votes import majority_label
 
 Votes = Mapping[int, Mapping[str, Label]]
-
-RULES = ("majority", "weighted")
 
 _PRIOR = (4.0, 1.0)  # Prior counts of correct and wrong labels of every annotator
 
@@ -42,34 +37,6 @@ class WeightedLabels(NamedTuple):
     # id to the probability of its most likely label, including open items
     confidence: dict[int, float]
     reliability: dict[str, float]  # annotator to the estimated share of correct labels
-
-
-def resolve(
-    votes: Votes, rule: str = "majority", *, classes: int | None = None, regression: bool = False
-) -> dict[int, Label]:
-    """Resolve votes to one label per item; items without a clear one are left out.
-
-    Args:
-        votes: id to annotator to label.
-        rule: ``majority`` or ``weighted``.
-        classes: number of classes; the number of different labels if None.
-        regression: whether labels are numbers, resolved to their median.
-
-    >>> resolve({7: {"ann": "cat", "bob": "cat", "eve": "dog"}, 8: {"ann": "cat", "bob": "dog"}})
-    {7: 'cat'}
-    """
-    if rule not in RULES:
-        raise UnknownName(f"no resolution is called {rule!r}; choose from {', '.join(RULES)}")
-    if regression:
-        return {
-            item: statistics.median(float(value) for value in given.values())
-            for item, given in votes.items()
-            if given
-        }
-    if rule == "weighted":
-        return resolve_weighted(votes, classes=classes).labels
-    found = ((item, majority_label(given)) for item, given in votes.items())
-    return {item: label for item, label in found if label is not None}
 
 
 def resolve_weighted(
@@ -93,7 +60,7 @@ def resolve_weighted(
     seen = {label for given in votes.values() for label in given.values()}
     if classes is not None and classes < len(seen):
         raise BadInput(f"there are {len(seen)} labels among the votes; classes is {classes}")
-    patterns = {item: _find_pattern(given) for item, given in votes.items() if given}
+    patterns = {item: _find_vote_pattern(given) for item, given in votes.items() if given}
     if not patterns:
         return WeightedLabels({}, {}, {})
     rows = _VotePatterns.from_counts(Counter(patterns.values()), max(2, len(seen)))
@@ -128,7 +95,7 @@ def estimate_reliability(
     seen = {label for given in counted for _, label in given}
     patterns: Counter[_Pattern] = Counter()
     for given, times in counted.items():
-        patterns[_find_pattern(dict(given))] += times
+        patterns[_find_vote_pattern(dict(given))] += times
     if not patterns:
         return {}
     rows = _VotePatterns.from_counts(patterns, max(2, len(seen)))
@@ -139,7 +106,7 @@ _Pattern = tuple[tuple[str, ...], tuple[int, ...]]
 """Sorted annotators, and for each the index of its label among those of the item."""
 
 
-def _find_pattern(given: Mapping[str, Label]) -> _Pattern:
+def _find_vote_pattern(given: Mapping[str, Label]) -> _Pattern:
     """The pattern of agreement on an item.
 
     The model treats all labels alike, so EM needs only the pattern, and a million items have few

@@ -108,8 +108,8 @@ def encode_ledger(ledger: Ledger) -> bytes:
             (id, by, text) for id, by_id in ledger.notes.items() for by, text in by_id.items()
         ],
         "tied": list(ledger._tied),
-        "labels": _split_columns(ledger.labels.items(), 2),
-        "votes": _split_columns(votes, 3),
+        "labels": _split_snapshot_columns(ledger.labels.items(), 2),
+        "votes": _split_snapshot_columns(votes, 3),
     }
     return zlib.compress(json.dumps(content, separators=(",", ":"), allow_nan=False).encode(), 1)
 
@@ -153,17 +153,19 @@ def decode_ledger(body: bytes) -> Ledger:
         ledger.notes.setdefault(id, {})[by] = text
     ledger._tied = dict.fromkeys(content["tied"])
     ids, labels = content["labels"]
-    ledger.labels = dict(zip(ids, _share_texts(labels), strict=True))
+    ledger.labels = dict(zip(ids, _share_snapshot_texts(labels), strict=True))
     ids, annotators, labels = content["votes"]
-    for id, by, label in zip(ids, _share_texts(annotators), _share_texts(labels), strict=True):
+    for id, by, label in zip(
+        ids, _share_snapshot_texts(annotators), _share_snapshot_texts(labels), strict=True
+    ):
         ledger.add_vote(id, by, label)
     return ledger
 
 
-def _split_columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[Any, ...]]:
+def _split_snapshot_columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[Any, ...]]:
     return list(zip(*rows, strict=True)) or [()] * count
 
 
-def _share_texts(values: Iterable[Any]) -> Iterator[Any]:
+def _share_snapshot_texts(values: Iterable[Any]) -> Iterator[Any]:
     """Use one object for equal texts: JSON makes one for each."""
     return (sys.intern(value) if type(value) is str else value for value in values)

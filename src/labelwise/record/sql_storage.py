@@ -23,7 +23,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlche
 
 from labelwise.errors import BadInput, StorageFailed, UnknownName, require_extra
 from labelwise.record.events import Event, decode_events, encode_event
-from labelwise.record.storage import Decide, Storage, check_name, check_start
+from labelwise.record.storage import Decide, Storage, check_campaign_name, check_record_start
 
 SCHEMA = 1  # Number of the table layout; the events have their own format number
 LOCK_TIMEOUT = 30.0  # Seconds to wait for other writers
@@ -57,7 +57,7 @@ def open_sql_storage(
     url: str, *, create: bool = True, timeout: float = LOCK_TIMEOUT
 ) -> "SqlStorage":
     """Open the storage in the database at a URL; see `labelwise.record.open_storage`."""
-    parsed = _parse_url(url)
+    parsed = _parse_storage_url(url)
     if parsed.get_backend_name() == "sqlite":
         file = _find_sqlite_file(parsed, create)
         storage = SqlStorage(_create_sqlite_engine(file, timeout), file.name, file=file)
@@ -107,12 +107,12 @@ class SqlStorage(Storage):
     def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
         """Read, decide and append while other writers wait; return the new length."""
         if not start:
-            check_name(campaign)
+            check_campaign_name(campaign)
         with self._begin(writes=True) as connection:
-            length = _lock_campaign(connection, campaign)
+            length = _lock_campaign_row(connection, campaign)
             new: list[Event] = []
             if start is not None and start != length:
-                check_start(campaign, length, start)
+                check_record_start(campaign, length, start)
                 new = decode_events(_read_lines(connection, campaign, start), campaign, start)
             events = decide(new)
             rows = [
@@ -127,7 +127,7 @@ class SqlStorage(Storage):
 
     def read(self, campaign: str, start: int = 0) -> list[Event]:
         """The events from number ``start`` on; none for an unknown campaign."""
-        check_start(campaign, start, start)
+        check_record_start(campaign, start, start)
         with self._begin() as connection:
             lines = _read_lines(connection, campaign, start)
         return decode_events(lines, campaign, start)
@@ -135,7 +135,7 @@ class SqlStorage(Storage):
     def length(self, campaign: str) -> int:
         """The number of events of a record; 0 for an unknown campaign."""
         with self._begin() as connection:
-            return _read_length(connection, campaign)
+            return _read_record_length(connection, campaign)
 
     def campaigns(self) -> list[str]:
         """The names of all campaigns, sorted."""
@@ -145,9 +145,9 @@ class SqlStorage(Storage):
 
     def save_snapshot(self, campaign: str, number: int, body: bytes) -> None:
         """Store a snapshot of the first ``number`` events, unless there is a newer one."""
-        check_name(campaign)
+        check_campaign_name(campaign)
         with self._begin(writes=True) as connection:
-            check_start(campaign, _lock_campaign(connection, campaign), number)
+            check_record_start(campaign, _lock_campaign_row(connection, campaign), number)
             here = _snapshots.c.campaign == campaign
             kept = connection.scalar(sa.select(_snapshots.c.number).where(here))
             if kept is not None and kept > number:
@@ -191,18 +191,18 @@ class SqlStorage(Storage):
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
                 yield connection
         except SQLAlchemyError as error:
-            raise explain_error(error, self.place, self._secrets) from None
+            raise explain_sql_error(error, self.place, self._secrets) from None
 
     def _prepare_tables(self, create: bool) -> None:
         """Create the tables if needed, and check their layout number."""
         with self._begin() as connection:
-            found = _read_layout(connection)
+            found = _read_layout_number(connection)
         if found is None:
             if not create:
                 raise UnknownName(f"{self.place} does not contain a labelwise record")
             with self._begin(writes=True) as connection:
                 _create_tables(connection, self.place)
-                found = _read_layout(connection)
+                found = _read_layout_number(connection)
         if found != SCHEMA:
             age = "a newer" if found is None or found > SCHEMA else "an older"
             raise StorageFailed(
@@ -217,7 +217,7 @@ class SqlStorage(Storage):
 # Queries
 
 
-def _read_layout(connection: sa.Connection) -> int | None:
+def _read_layout_number(connection: sa.Connection) -> int | None:
     if not sa.inspect(connection).has_table(_layout.name):
         return None
     number: int | None = connection.scalar(sa.select(sa.func.max(_layout.c.number)))
@@ -228,7 +228,7 @@ def _create_tables(connection: sa.Connection, place: str) -> None:
     """Create the tables, unless another process did so in the meantime."""
     if connection.dialect.name == "postgresql":  # two processes cannot create a table at once
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(7_210_419_604)))
-    if _read_layout(connection) is not None:
+    if _read_layout_number(connection) is not None:
         return
     if connection.dialect.name == "sqlite" and sa.inspect(connection).get_table_names():
         raise BadInput(f"{place} is another program's database; give the record its own file")
@@ -236,12 +236,12 @@ def _create_tables(connection: sa.Connection, place: str) -> None:
     connection.execute(sa.insert(_layout), {"number": SCHEMA})
 
 
-def _read_length(connection: sa.Connection, campaign: str) -> int:
+def _read_record_length(connection: sa.Connection, campaign: str) -> int:
     query = sa.select(_campaigns.c.length).where(_campaigns.c.name == campaign)
     return connection.scalar(query) or 0
 
 
-def _lock_campaign(connection: sa.Connection, campaign: str) -> int:
+def _lock_campaign_row(connection: sa.Connection, campaign: str) -> int:
     """Wait for the turn to write to a campaign, and return the length of its record.
 
     SQLite has waited already: its transaction began with the lock.
@@ -259,7 +259,7 @@ def _lock_campaign(connection: sa.Connection, campaign: str) -> int:
 
 def _read_lines(connection: sa.Connection, campaign: str, start: int) -> list[str]:
     """The lines of the events from ``start`` to the end of the record, or an error."""
-    length = _read_length(connection, campaign)
+    length = _read_record_length(connection, campaign)
     if length <= start:
         return []
     chosen = (_events.c.campaign == campaign, _events.c.number.between(start, length - 1))
@@ -277,7 +277,7 @@ def _read_lines(connection: sa.Connection, campaign: str, start: int) -> list[st
 # Engines
 
 
-def _parse_url(url: str) -> sa.URL:
+def _parse_storage_url(url: str) -> sa.URL:
     """Parse a URL of a known kind. It may contain a password, so no message quotes it."""
     try:
         parsed = sa.make_url(url)
@@ -319,7 +319,7 @@ def _dispose_engine(engine: sa.Engine, pid: int) -> None:
 
 def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
     """An engine that syncs every commit; `SqlStorage` begins its transactions."""
-    readable = _describe_read_only(file)
+    readable = _describe_read_only_file(file)
     engine = sa.create_engine(
         sa.URL.create(
             "sqlite", database=f"file:{quote(str(file))}" if readable else str(file), query=readable
@@ -340,7 +340,7 @@ def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
     return engine
 
 
-def _describe_read_only(file: Path) -> dict[str, str]:
+def _describe_read_only_file(file: Path) -> dict[str, str]:
     """SQLite's options for a record that can only be read; empty for one that can be written.
 
     SQLite needs two files next to one in WAL mode. Where they cannot be made, the file is read as
@@ -385,44 +385,42 @@ def _create_postgresql_engine(url: sa.URL, timeout: float) -> sa.Engine:
 
 # Errors
 
-_SQLITE_ERRORS = {
-    "SQLITE_FULL": "the disk is full; free some space and try again",
-    "SQLITE_IOERR": "the disk could not be read or written; is it full or gone?",
-    "SQLITE_BUSY": "another process has been writing to it for too long; try again",
-    "SQLITE_LOCKED": "another process has been writing to it for too long; try again",
-    "SQLITE_READONLY": "it is read-only; change its permissions or its folder's",
-    "SQLITE_PERM": "it may not be opened; change its permissions",
-    "SQLITE_CANTOPEN": "it cannot be opened; does its folder exist, and is it writable?",
-    "SQLITE_NOTADB": "it is not a database; give the record its own file",
-    "SQLITE_CORRUPT": "its file is damaged; restore it from a backup",
-}
-"""Messages by the beginning of SQLite's error name."""
+_LOST_CONNECTION = "the connection was lost; check whether this was recorded, then try again"
 
-_POSTGRESQL_ERRORS = {
-    "53100": "the server's disk is full; free some space and try again",
-    "53": "the server is out of resources; try again later",
-    "55P03": "another process has been writing to it for too long; try again",
-    "25006": "the server accepts no writes now; is it a standby?",
-    "42501": "this user has no permission for that; ask for it",
-    "28": "the server refused the login; check the user and the password",
-    "3D000": "there is no such database; create it first",
-    "57": "the server stopped; check whether this was recorded, then try again",
-    "08": "the connection was lost; check whether this was recorded, then try again",
-}
-"""Messages by the beginning of PostgreSQL's error code."""
+_ADVICE = (
+    ("SQLITE_FULL 53100", "the disk is full; free some space and try again"),
+    ("SQLITE_IOERR", "the disk could not be read or written; is it full or gone?"),
+    (
+        "SQLITE_BUSY SQLITE_LOCKED 55P03",
+        "another process has been writing to it for too long; try again",
+    ),
+    ("SQLITE_READONLY", "it is read-only; change its permissions or its folder's"),
+    ("SQLITE_PERM", "it may not be opened; change its permissions"),
+    ("SQLITE_CANTOPEN", "it cannot be opened; does its folder exist, and is it writable?"),
+    ("SQLITE_NOTADB", "it is not a database; give the record its own file"),
+    ("SQLITE_CORRUPT", "its file is damaged; restore it from a backup"),
+    ("53", "the server is out of resources; try again later"),
+    ("25006", "the server accepts no writes now; is it a standby?"),
+    ("42501", "this user has no permission for that; ask for it"),
+    ("28", "the server refused the login; check the user and the password"),
+    ("3D000", "there is no such database; create it first"),
+    ("57", "the server stopped; check whether this was recorded, then try again"),
+    ("08", _LOST_CONNECTION),
+)
+"""Advice by the beginnings of SQLite's error names and PostgreSQL's error codes."""
 
 
-def explain_error(error: SQLAlchemyError, place: str, secrets: Sequence[str] = ()) -> StorageFailed:
+def explain_sql_error(
+    error: SQLAlchemyError, place: str, secrets: Sequence[str] = ()
+) -> StorageFailed:
     """Convert an SQLAlchemy error to an error with advice."""
     original = getattr(error, "orig", None) or error
-    is_sqlite = isinstance(original, sqlite3.Error)
-    code = getattr(original, "sqlite_errorname" if is_sqlite else "sqlstate", None)
-    known = _SQLITE_ERRORS if is_sqlite else _POSTGRESQL_ERRORS
-    found = [words for beginning, words in known.items() if code and code.startswith(beginning)]
+    code = getattr(original, "sqlite_errorname", getattr(original, "sqlstate", None))
+    found = [words for codes, words in _ADVICE if code and code.startswith(tuple(codes.split()))]
     if found:
         words = found[0]
     elif isinstance(error, DBAPIError) and error.connection_invalidated:
-        words = _POSTGRESQL_ERRORS["08"]
+        words = _LOST_CONNECTION
     elif isinstance(error, OperationalError) and code is None:
         words = "the server cannot be reached; check that it runs and its address"
     else:

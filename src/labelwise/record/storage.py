@@ -105,10 +105,10 @@ class MemoryStorage(Storage):
     def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
         """Read, decide and append; return the new length."""
         if not start:
-            check_name(campaign)
+            check_campaign_name(campaign)
         with self._lock:
             record = self._read_lines(campaign)
-            check_start(campaign, len(record), start)
+            check_record_start(campaign, len(record), start)
             new = [] if start is None else decode_events(record[start:], campaign, start)
             lines = [encode_event(event) for event in decide(new)]
             if lines:
@@ -118,7 +118,7 @@ class MemoryStorage(Storage):
 
     def read(self, campaign: str, start: int = 0) -> list[Event]:
         """The events from number ``start`` on; none for an unknown campaign."""
-        check_start(campaign, start, start)
+        check_record_start(campaign, start, start)
         with self._lock:
             lines = self._read_lines(campaign)[start:]
         return decode_events(lines, campaign, start)
@@ -136,9 +136,9 @@ class MemoryStorage(Storage):
 
     def save_snapshot(self, campaign: str, number: int, body: bytes) -> None:
         """Store a snapshot of the first ``number`` events, unless there is a newer one."""
-        check_name(campaign)
+        check_campaign_name(campaign)
         with self._lock:
-            check_start(campaign, len(self._read_lines(campaign)), number)
+            check_record_start(campaign, len(self._read_lines(campaign)), number)
             kept = self._snapshots.get(campaign)
             if kept is None or kept[0] <= number:
                 self._snapshots[campaign] = (number, bytes(body))
@@ -159,7 +159,7 @@ class MemoryStorage(Storage):
         return self._records.get(campaign, [])
 
 
-def check_name(campaign: str) -> None:
+def check_campaign_name(campaign: str) -> None:
     """Reject campaign names that some storage could not hold."""
     if not isinstance(campaign, str) or not campaign or not campaign.isprintable():
         raise BadInput(f"a campaign's name must be a printable text; got {campaign!r}")
@@ -167,7 +167,7 @@ def check_name(campaign: str) -> None:
         raise BadInput(f"a campaign's name must have at most 200 characters; got {len(campaign)}")
 
 
-def check_start(campaign: str, length: int, start: int | None) -> None:
+def check_record_start(campaign: str, length: int, start: int | None) -> None:
     """Reject a start that is negative or beyond the end of the record."""
     if start is None:
         return

@@ -4,9 +4,6 @@ A change is acknowledged after its events are on disk. Handlers are plain functi
 pool; concurrent changes share a group commit.
 """
 
-import hashlib
-import os
-import stat
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -18,12 +15,13 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi import Path as InPath
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from labelwise.campaign import operations
+from labelwise.campaign.history import describe_event
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
-from labelwise.record.events import Event
+from labelwise.record.events import Event, read_event_kind
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
 from labelwise.web.leases import Visitor
@@ -44,7 +42,6 @@ IMAGE_TYPES = {
     ".tif": "image/tiff",
     ".tiff": "image/tiff",
 }
-LARGEST_IMAGE = 256 << 20  # Bytes
 
 _ERRORS = {
     400: "The campaign does not allow it: unknown class, no name, nothing to train with.",
@@ -57,16 +54,15 @@ _ERRORS = {
     421: "The server has another name; see --allow-host.",
     422: "The request does not fit this description.",
     429: "Too many wrong tokens; wait.",
-    503: "The record cannot be read or written at the moment, or there are too many connections; "
-    "nothing was lost.",
+    503: "The record cannot be read or written at the moment; nothing was lost.",
 }
 
 
-def _describe_errors(*codes: int) -> dict[int | str, JsonObject]:
+def _describe_error_statuses(*codes: int) -> dict[int | str, JsonObject]:
     return {code: {"model": bodies.Error, "description": _ERRORS[code]} for code in codes}
 
 
-async def _find_site(request: Request) -> CampaignSite:
+async def _find_campaign_site(request: Request) -> CampaignSite:
     site: CampaignSite = request.app.state.site
     return site
 
@@ -93,11 +89,11 @@ async def _read_visitor(
         ),
     ] = "",
 ) -> Visitor:
-    return Visitor(bodies.clean_name(unquote(x_annotator)), x_labelwise_page)
+    return Visitor(bodies.clean_annotator_name(unquote(x_annotator)), x_labelwise_page)
 
 
 async def _read_annotator(x_annotator: NameHeader) -> str:
-    return bodies.clean_name(unquote(x_annotator))
+    return bodies.clean_annotator_name(unquote(x_annotator))
 
 
 async def _read_optional_annotator(
@@ -105,7 +101,7 @@ async def _read_optional_annotator(
         str | None, Header(max_length=720, description="The annotator, percent-encoded.")
     ] = None,
 ) -> str | None:
-    return bodies.clean_name(unquote(x_annotator)) if x_annotator else None
+    return bodies.clean_annotator_name(unquote(x_annotator)) if x_annotator else None
 
 
 async def _document_csrf(
@@ -114,19 +110,19 @@ async def _document_csrf(
     """Document the CSRF header in OpenAPI; the guard checks it."""
 
 
-TheSite = Annotated[CampaignSite, Depends(_find_site)]
+TheSite = Annotated[CampaignSite, Depends(_find_campaign_site)]
 Annotator = Annotated[str, Depends(_read_annotator)]
 PageVisitor = Annotated[Visitor, Depends(_read_visitor)]
 OptionalAnnotator = Annotated[str | None, Depends(_read_optional_annotator)]
 ItemId = Annotated[int, InPath(ge=0, le=bodies.LARGEST_NUMBER, description="An item's id.")]
 
 reading = APIRouter(
-    prefix="/api", responses=_describe_errors(400, 401, 403, 404, 421, 422, 429, 503)
+    prefix="/api", responses=_describe_error_statuses(400, 401, 403, 404, 421, 422, 429, 503)
 )
 changing = APIRouter(
     prefix="/api",
     dependencies=[Depends(_document_csrf)],
-    responses=_describe_errors(400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 503),
+    responses=_describe_error_statuses(400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 503),
 )
 
 
@@ -139,19 +135,18 @@ def is_owner(request: Request) -> bool:
 
 
 @reading.get("/session", summary="The campaign, its classes, and the code for changes")
-def session(
+def get_session(
     request: Request, site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
-    clean = bodies.clean_name(name) if name else None
-    site.record.look(lambda ledger: operations.check_annotator(clean or "", ledger))
-    settings, shown, items = site.record.look(
-        lambda ledger: (
-            (settings := site.record.settings_of(ledger)),
-            views.list_classes(ledger, settings),
-            ledger.items,
-        )
-    )
+    clean = bodies.clean_annotator_name(name) if name else None
+    settings = site.record.settings
+
+    def read(ledger: Ledger) -> tuple[list[bodies.ClassChoice], int]:
+        operations.check_annotator(clean or "", ledger)
+        return views.list_class_choices(ledger, settings), ledger.items
+
+    shown, items = site.record.look(read)
     return bodies.Session(
         csrf=site.policy.csrf_code,
         name=clean,
@@ -172,14 +167,8 @@ def session(
     )
 
 
-@reading.get(
-    "/state",
-    summary="The progress of the campaign",
-    response_model=bodies.State,
-    responses={304: {"description": "Nothing changed since If-None-Match.", "content": {}}},
-)
-async def state(
-    request: Request,
+@reading.get("/state", summary="The progress of the campaign")
+async def get_state(
     site: TheSite,
     by: OptionalAnnotator,
     since: Annotated[
@@ -192,32 +181,22 @@ async def state(
     wait: Annotated[
         float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")
     ] = 10.0,
-) -> Response:
-    """The current state; with ``since``, as soon as it changes, or after ``wait`` seconds.
-
-    ``If-None-Match`` with the ETag of the last answer gives 304 while nothing changed.
-    """
+) -> bodies.State:
+    """The current state; with ``since``, as soon as it changes, or after ``wait`` seconds."""
     if since is not None:
-        await site.watch.wait(since, wait)
+        await site.watch.wait_for_change(since, wait)
     async with site.state_requests:
-        version = await run_in_threadpool(site.read_version)
-    tag = f'"{site.boot}-{version}-{hashlib.sha256((by or "").encode()).hexdigest()[:8]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "X-Annotator"}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    async with site.state_requests:
-        found = await run_in_threadpool(site.read_state, by)
-    return Response(found.model_dump_json(), media_type="application/json", headers=headers)
+        return await run_in_threadpool(site.read_state, by)
 
 
 @reading.get("/quality", summary="Confusion matrix and calibration of the last model")
-def quality(site: TheSite) -> bodies.QualityState:
+def get_quality(site: TheSite) -> bodies.QualityState:
     """Measured on labels that the model was not trained on; empty before the first model."""
     return site.record.look(views.show_quality)
 
 
 @changing.post("/lend", summary="Lease items to label")
-def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.LeasedItems:
+def post_lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.LeasedItems:
     """Items for this annotator; nobody else gets them until the lease expires.
 
     Items that the annotator holds already come first. There are fewer, or none, if no more wait;
@@ -226,12 +205,12 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Leased
     accepted = site.accept_answers(by, (), body.count)
     if accepted.items:
         return bodies.LeasedItems(items=accepted.items)
-    held = site.record.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
+    held = site.record.look(lambda ledger: views.count_held_items(ledger, by.name, time.time()))
     return bodies.LeasedItems(items=[], held=held)
 
 
 @changing.post("/labels", summary="Give labels and lease the next items, in one step")
-def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Accepted:
+def post_labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Accepted:
     """Record labels, all or none; another label by the same annotator replaces their last.
 
     A call whose answer was lost can be repeated: labels that stand are not recorded again.
@@ -242,7 +221,7 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
     seconds = {one.id: one.seconds for one in body.labels if one.seconds is not None}
     suggested = {one.id: one.suggested for one in body.labels if one.suggested is not None}
     tell = partial(
-        operations.label_events,
+        operations.make_label_events,
         labels=given,
         by=by.name,
         seconds=seconds,
@@ -253,32 +232,32 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
 
 
 @changing.post("/skip", summary="Skip an item, with a reason")
-def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
+def post_skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
     """The item needs no label until someone labels it or the skip is undone."""
     return site.accept_answers(
         by,
         [body.id],
         body.lend,
-        lambda ledger, settings, now: operations.skip_events(
+        lambda ledger, settings, now: operations.make_skip_events(
             ledger, [body.id], reason=body.reason, by=by.name, now=now
         ),
     )
 
 
 @changing.post("/undo", summary="Withdraw your last label or skip")
-def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
+def post_undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
     """Return the item and lease it again; null if there is nothing to undo."""
 
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.ItemPlace | None]:
-        events, item = site.leases.undo(ledger, site.record.settings_of(ledger), by, now)
-        return events, None if item is None else views.find_place(ledger, item)
+    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.LeasedItem | None]:
+        events, item = site.leases.undo_action(ledger, site.record.settings_of(ledger), by, now)
+        return events, None if item is None else (item, ledger.pick_of(item))
 
-    place = site.record.commit(decide)
-    return bodies.Undone(item=None if place is None else views.show_item(site.project, place))
+    found = site.record.commit(decide)
+    return bodies.Undone(item=None if found is None else views.show_item(site.project, *found))
 
 
 @changing.post("/return", summary="Return leased items without a label")
-def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
+def post_return(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
     """Other annotators can lease them at once."""
     return site.commit_events(
         lambda ledger, now: site.leases.return_items(ledger, by, body.ids, now)
@@ -286,7 +265,7 @@ def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies
 
 
 @changing.post("/leave", summary="Report that a page is closed: its leases are returned")
-def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done:
+def post_leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done:
     """Return what this page (``X-Labelwise-Page``) has leased and not answered.
 
     Items that another page of the same annotator holds stay leased. The page leases nothing any
@@ -295,7 +274,7 @@ def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done
     if not by.page:
         raise BadInput("X-Labelwise-Page is missing; send the word with which items were leased")
     return site.commit_events(
-        lambda ledger, now: site.leases.leave(ledger, by, body.ids, body.answered, now)
+        lambda ledger, now: site.leases.leave_page(ledger, by, body.ids, body.answered, now)
     )
 
 
@@ -308,71 +287,44 @@ def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done
         304: {"description": "It has not changed since If-None-Match.", "content": {}},
     },
 )
-def image(site: TheSite, request: Request, id: ItemId) -> Response:
+def get_image(site: TheSite, request: Request, id: ItemId) -> Response:
     """The original file; it must be in the campaign's folder."""
     if site.project.kind != "images":
         raise UnknownName(f"the items of {site.project.name!r} have no pictures")
     try:
         path: Path = site.project.items.path(id)
-    except (BadInput, UnknownName):  # their messages may contain the path of the folder
+        facts = path.stat()
+    except (BadInput, UnknownName, OSError):  # their messages may contain the path of the folder
         raise UnknownName(f"item {id} has no picture in the campaign's folder") from None
-    return send_image(path, request.headers.get("if-none-match"))
-
-
-def send_image(path: Path, known: str | None = None) -> Response:
-    """An image file, or 304 if ``known`` (If-None-Match) is its current tag.
-
-    `Items.path` has checked that the file is in the campaign's folder. The
-    Content-Security-Policy header blocks scripts in SVG files.
-    """
     kind = IMAGE_TYPES.get(path.suffix.lower())
     if kind is None:
         raise UnknownName(f"{path.name!r} is not an image that a browser shows")
-    try:
-        # Check and read the same open file, even if the path is replaced meanwhile.
-        with open(path, "rb", opener=_open_plain_file) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_IMAGE:
-                raise UnknownName(
-                    f"{path.name!r} is not a file of at most {LARGEST_IMAGE >> 20} MiB"
-                )
-            version = f"{path}:{found.st_size}:{found.st_mtime_ns}"
-            tag = f'"{hashlib.sha256(version.encode()).hexdigest()[:24]}"'
-            headers = {
-                "ETag": tag,
-                "Cache-Control": "private, max-age=3600",
-                "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-            }
-            if known is not None and tag in known:
-                return Response(status_code=304, headers=headers)
-            return Response(file.read(), media_type=kind, headers=headers)
-    except OSError as error:
-        raise UnknownName(f"the file {path.name!r} cannot be read: {error.strerror}") from None
-
-
-def _open_plain_file(path: str, flags: int) -> int:
-    """Open a file without following links or blocking on pipes."""
-    plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | plain)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"  # no scripts in SVG files
+    headers = {"Cache-Control": "private, max-age=3600", "Content-Security-Policy": policy}
+    answer = FileResponse(path, headers=headers, media_type=kind, stat_result=facts)
+    if answer.headers["etag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers={**headers, "ETag": answer.headers["etag"]})
+    return answer
 
 
 @reading.get("/items/{id}/guess", summary="The model's prediction for an item")
-def guess(site: TheSite, id: ItemId) -> bodies.Guess:
+def get_guess(site: TheSite, id: ItemId) -> bodies.Guess:
     """Shown only on request, since it biases annotators. 404 if there is none."""
-    found = views.show_guess(site.record.look(lambda ledger: views.find_place(ledger, id)))
+    pick = site.record.look(lambda ledger: ledger.pick_of(id))
+    found = pick and pick.entry(pick.asked.guesses)
     if found is None:
         raise UnknownName(f"the model has no prediction for item {id}")
-    return found
+    return bodies.Guess(label=found[0], confidence=found[1])
 
 
 @reading.get("/disagreements", summary="Items that people label differently")
-def disagreements(
+def get_disagreements(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=500)] = 100
 ) -> list[bodies.DisagreementOut]:
     """Open disagreements, oldest first."""
     open_ones = site.record.look(
         lambda ledger: [
-            (one.id, dict(one.votes), views.find_place(ledger, one.id))
+            (one.id, dict(one.votes), ledger.pick_of(one.id))
             for one in ledger.disagreements()[:limit]
         ]
     )
@@ -380,34 +332,43 @@ def disagreements(
         bodies.DisagreementOut(
             id=item,
             votes=[bodies.Vote(by=by, label=label) for by, label in votes.items()],
-            item=views.show_item(site.project, place),
+            item=views.show_item(site.project, item, pick),
         )
-        for item, votes, place in open_ones
+        for item, votes, pick in open_ones
     ]
 
 
 @changing.post("/resolve", summary="Resolve a disagreement")
-def resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
+def post_resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
     """This label overrides all votes."""
     site.record.resolve({body.id: body.label}, by=by)
     return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
 
 
 @changing.post("/train", summary="Train now, or again after a failure", status_code=202)
-def train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.OrderedTraining:
+def post_train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.OrderedTraining:
     """The background process trains on the labels so far; /api/state shows its progress."""
     return bodies.OrderedTraining(asked=site.order_training())
 
 
 @reading.get("/history", summary="The last events of the record, newest first")
-def history(
+def get_history(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> list[bodies.HistoryLine]:
     """Event, annotator and time."""
     storage, name = site.record.storage, site.record.name
     start = max(0, storage.length(name) - limit)
     events = storage.read(name, start)
-    shown = [views.show_event(start + place, event) for place, event in enumerate(events)]
+    shown = [
+        bodies.HistoryLine(
+            number=number,
+            kind=read_event_kind(event),
+            at=event.at,
+            by=getattr(event, "by", None) or None,
+            says=describe_event(event),
+        )
+        for number, event in enumerate(events, start)
+    ]
     return shown[::-1][:limit]
 
 
@@ -422,7 +383,7 @@ def history(
         }
     },
 )
-def export(
+def get_export(
     site: TheSite,
     format: bodies.ExportFormat = "csv",
     spreadsheet: Annotated[

@@ -19,7 +19,7 @@ from labelwise.web.security import (
     AccessPolicy,
     AllowedHosts,
     RequestGuard,
-    check_token,
+    check_server_token,
     make_cookie_name,
     read_server_key,
 )
@@ -57,7 +57,7 @@ def create_app(
     A ``token`` is needed unless ``host`` is loopback. ``allow_hosts`` are further names under which
     the server is reached, as behind a proxy.
     """
-    check_token(host, token)
+    check_server_token(host, token)
     policy = AccessPolicy(
         key=read_server_key(project.home),
         token=token,
@@ -74,7 +74,7 @@ def create_app(
         docs_url=None,  # they would load scripts from other servers
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_run_site,
+        lifespan=_run_campaign_site,
     )
     app.state.site = site
     app.state.item_table = ItemTable(project, site.record.look)
@@ -89,7 +89,7 @@ def create_app(
 
 
 @asynccontextmanager
-async def _run_site(app: FastAPI) -> AsyncIterator[None]:
+async def _run_campaign_site(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     site: CampaignSite = app.state.site
     site.start()

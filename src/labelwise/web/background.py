@@ -106,7 +106,7 @@ class BackgroundProcess:
             process = self._process
         if process is None:
             return
-        _close_input(process)
+        _close_process_input(process)
         for end in (process.terminate, process.kill):
             try:
                 process.wait(seconds)
@@ -124,9 +124,9 @@ class BackgroundProcess:
                 with suppress(ValueError, TypeError):  # a line that a library printed
                     self._set_report(process, WorkerReport(**json.loads(line)))
         code = process.wait()
-        _close_input(process)
+        _close_process_input(process)
         if not self._stopping:
-            error = describe_exit(code)
+            error = describe_process_exit(code)
             self._set_report(process, WorkerReport(error=error))
             if self._on_exit is not None:
                 self._on_exit(process.pid, error)
@@ -144,10 +144,10 @@ def build_worker_command(home: Path) -> list[str]:
     return [sys.executable, "-m", "labelwise.web.worker", str(home)]
 
 
-def describe_exit(code: int) -> str:
+def describe_process_exit(code: int) -> str:
     """Explain why a process ended by itself.
 
-    >>> describe_exit(-9)
+    >>> describe_process_exit(-9)
     'the training process was ended by SIGKILL, perhaps for lack of memory; try again'
     """
     if code >= 0:
@@ -160,7 +160,7 @@ def describe_exit(code: int) -> str:
     return f"the training process was ended by {name}{memory}; try again"
 
 
-def _close_input(process: "subprocess.Popen[str]") -> None:
+def _close_process_input(process: "subprocess.Popen[str]") -> None:
     with suppress(OSError):  # it ended before it had read everything
         if process.stdin is not None:
             process.stdin.close()
@@ -176,7 +176,7 @@ def connect_to_server() -> tuple[Callable[..., None], "queue.Queue[WorkerOrder]"
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output of libraries goes to the terminal
     orders: queue.Queue[WorkerOrder] = queue.Queue()
-    threading.Thread(target=_read_orders, args=(sys.stdin, orders), daemon=True).start()
+    threading.Thread(target=_read_worker_orders, args=(sys.stdin, orders), daemon=True).start()
     warnings.simplefilter("always", LabelwiseWarning)
     if hasattr(os, "nice"):
         os.nice(10)  # the server has priority
@@ -188,7 +188,7 @@ def connect_to_server() -> tuple[Callable[..., None], "queue.Queue[WorkerOrder]"
     return report, orders
 
 
-def limit_reports(report: Progress) -> Progress:
+def limit_progress_reports(report: Progress) -> Progress:
     """Pass on progress a few times per second, and always its end."""
     last = 0.0
 
@@ -202,7 +202,7 @@ def limit_reports(report: Progress) -> Progress:
     return report_sometimes
 
 
-def _read_orders(lines: TextIO, orders: "queue.Queue[WorkerOrder]") -> None:
+def _read_worker_orders(lines: TextIO, orders: "queue.Queue[WorkerOrder]") -> None:
     """Queue orders until the input closes, which means that the server has ended."""
     for line in lines:
         orders.put((line.strip(), time.monotonic()))

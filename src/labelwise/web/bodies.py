@@ -1,7 +1,7 @@
 """Requests and responses of the API, as models that also give its OpenAPI description."""
 
 import unicodedata
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,6 +16,7 @@ from pydantic import (
 from labelwise.campaign.forecast import Forecast
 from labelwise.campaign.stopping import Advice
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 
 LARGEST_NUMBER = 2**53 - 1  # The largest integer that JSON transfers exactly to every language
 NAME_LENGTH = 80
@@ -24,10 +25,10 @@ NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
 """One line without control characters, which could hide text in a log or a table."""
 
 
-def clean_name(given: str) -> str:
+def clean_annotator_name(given: str) -> str:
     """An annotator's name as the record keeps it.
 
-    >>> clean_name(" Jörg ")
+    >>> clean_annotator_name(" Jörg ")
     'Jörg'
     """
     name = unicodedata.normalize("NFC", given).strip()
@@ -174,7 +175,7 @@ class Item(BaseModel):
     kind: str
     name: str | None = None
     text: str | None = None
-    columns: dict[str, Any] | None = None
+    columns: JsonObject | None = None
     image: str | None = Field(default=None, description="The address of its picture.")
     why: str | None = Field(default=None, description="Why it was picked.")
     batch: int | None = None

@@ -31,28 +31,19 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as JSON."""
     app.add_exception_handler(LabelwiseError, _answer_own_error)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
     app.add_exception_handler(HTTPException, _answer_http_error)
-    app.add_exception_handler(Exception, _answer_unexpected)
-
-
-def find_status(error: Exception) -> int:
-    """The HTTP status of an error.
-
-    >>> find_status(UnknownName("no item 7"))
-    404
-    """
-    return next((code for kind, code in CODES if isinstance(error, kind)), 500)
+    app.add_exception_handler(Exception, _answer_unexpected_error)
 
 
 def _answer_own_error(request: Request, error: Exception) -> Response:
-    status = find_status(error)
+    status = next((code for kind, code in CODES if isinstance(error, kind)), 500)
     if status >= 500:
         log.warning("%s %s: %s", request.method, request.url.path, error)
     return refuse(status, str(error))
 
 
-def _answer_invalid(request: Request, error: Exception) -> Response:
+def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     problems: dict[str, str] = {}
     for wrong in error.errors():
@@ -71,22 +62,15 @@ def _answer_http_error(request: Request, error: Exception) -> Response:
     text = {"Not Found": "this address does not exist"}.get(detail, detail)
     headers = dict(error.headers or {})
     if error.status_code == 405:  # Starlette names the methods of the first route at the address
-        headers["Allow"] = ", ".join(_list_methods(request))
+        headers["Allow"] = ", ".join(
+            method
+            for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+            for route in request.app.routes
+            if route.matches({**request.scope, "method": method})[0] is Match.FULL
+        )
     return refuse(error.status_code, text, headers)
 
 
-def _list_methods(request: Request) -> list[str]:
-    """The methods that the address of a request takes."""
-    routes = request.app.routes
-    return [
-        method
-        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
-        if any(
-            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
-        )
-    ]
-
-
-def _answer_unexpected(request: Request, error: Exception) -> Response:
+def _answer_unexpected_error(request: Request, error: Exception) -> Response:
     log.error("%s %s", request.method, request.url.path, exc_info=error)
     return refuse(500, f"the server failed ({type(error).__name__}); its terminal says more")

@@ -1,15 +1,12 @@
 """All items of a campaign for the page: search, filter and sort, one page of rows at a time."""
 
 import json
-import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import Depends, Query, Request
@@ -21,18 +18,17 @@ from labelwise.arrays import Ids
 from labelwise.campaign import export
 from labelwise.campaign.evaluation import (
     FEWEST_EVALUATED,
-    LabelSuspicion,
     ModelEvaluation,
     list_suspicious_labels,
 )
 from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
 from labelwise.files import FileStamp, JsonObject, read_file_stamp
-from labelwise.record.events import Asked, Event, Label, Noted
+from labelwise.record.events import Event, Label, Noted
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, predictions, views
 from labelwise.web.api import Annotator, TheSite, changing, reading
-from labelwise.web.pool_map import MapSource
+from labelwise.web.pool_map import MapSource, StoredMap
 
 Status = Literal["open", "waiting", "labelled", "skipped", "disputed"]
 STATUSES: tuple[Status, ...] = ("open", "waiting", "labelled", "skipped", "disputed")
@@ -43,7 +39,7 @@ Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
 
 SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
 """Characters and columns of an item in a list, and characters that are searched."""
-CACHED_QUERIES, CACHED_WORDS = 16, 8
+CACHED_QUERIES = 16
 MOST_DUPLICATES = 99  # Near-duplicates that are listed with an item
 FOUND, PICKED = 1, 2
 """Flags of an item on the map: a query finds it; it is selected and waits for a label."""
@@ -55,7 +51,7 @@ class ItemRow(BaseModel):
     id: int
     name: str | None = None
     text: str | None = Field(default=None, description="Shortened, unless ids has one id.")
-    columns: dict[str, Any] | None = Field(
+    columns: JsonObject | None = Field(
         default=None, description="The first ones, or all if ids has one id."
     )
     image: str | None = None
@@ -131,70 +127,6 @@ class Categories:
         return ranks
 
 
-class SearchIndex:
-    """Texts in one array of bytes, which is faster to search than 200,000 short ones.
-
-    >>> SearchIndex(["a red ship", "a frog", "ships"]).find("ship").tolist()
-    [0, 2]
-    """
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        parts = [text.encode(errors="replace") + b"\n" for text in texts]
-        self._bytes = np.frombuffer(b"".join(parts), np.uint8)
-        self._starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        self._counts = np.bincount(self._bytes, minlength=256)
-        self.find = lru_cache(CACHED_WORDS)(self._find)  # words repeat while a person types
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def _find(self, word: str) -> Ids:
-        """The ids of the texts that contain a word, in order."""
-        wanted = np.frombuffer(word.encode(errors="replace"), np.uint8)
-        rarest = int(np.argmin(self._counts[wanted]))
-        at = np.flatnonzero(self._bytes == wanted[rarest]) - rarest
-        at = at[(at >= 0) & (at + len(wanted) <= len(self._bytes))]
-        for place, byte in enumerate(wanted):
-            at = at[self._bytes[at + place] == byte]
-        found = np.zeros(len(self._bytes), dtype=bool)
-        found[at] = True
-        return np.flatnonzero(np.logical_or.reduceat(found, self._starts[:-1]))
-
-
-@dataclass
-class RecordExtract:
-    """The part of a ledger that the table needs, copied while the record is locked."""
-
-    length: int
-    items: int
-    labels: tuple[list[int], list[Label]]
-    votes: list[tuple[int, Mapping[str, Label]]]
-    skipped: dict[int, tuple[str, str]]
-    waiting: list[int]
-    disputed: list[int]
-    batches: list[Asked]
-    validation: set[int]
-    notes: dict[int, dict[str, str]]
-    suspicious: list[LabelSuspicion]
-
-    @classmethod
-    def copy(cls, ledger: Ledger) -> "RecordExtract":
-        """Copy the state of a ledger."""
-        return cls(
-            length=ledger.length,
-            items=ledger.items,
-            labels=(list(ledger.labels), list(ledger.labels.values())),
-            votes=list(ledger.votes.items()),
-            skipped={item: (skip.by, skip.reason) for item, skip in ledger.skipped.items()},
-            waiting=list(ledger.waiting),
-            disputed=[one.id for one in ledger.disagreements()],
-            batches=[batch.asked for batch in ledger.batches],
-            validation=set(ledger.validation),
-            notes={item: dict(notes) for item, notes in ledger.notes.items()},
-            suspicious=list_suspicious_labels(ledger),
-        )
-
-
 class MapMarks(NamedTuple):
     """Codes into ``names`` from 1 on (0 for none) and flags of all items, ``(n,)`` each."""
 
@@ -204,7 +136,7 @@ class MapMarks(NamedTuple):
     flags: NDArray[np.uint8]
 
 
-Look = Callable[[Callable[[Ledger], RecordExtract]], RecordExtract]
+Look = Callable[[Callable[[Ledger], None]], None]  # Runs a function on the newest ledger
 
 
 class ItemTable:
@@ -219,10 +151,11 @@ class ItemTable:
         self._project, self._look = project, look
         self.map = MapSource(project)
         self._lock = threading.Lock()
-        self._extract: RecordExtract | None = None
-        self._texts: SearchIndex | None = None
+        self._predictions: tuple[FileStamp | None, predictions.PoolPredictions | None]
+        self._predictions = (None, None)
+        self._texts: list[str] = []  # searched, lower case
         self._preparing = False
-        self._stamp: tuple[FileStamp | None, int | None] = (None, None)
+        self._version: tuple[object, ...] = ()  # of record, predictions and map
         self._found: OrderedDict[ItemQuery, Ids] = OrderedDict()
 
     def list_items(self, query: ItemQuery, offset: int, limit: int) -> ItemPage:
@@ -231,47 +164,50 @@ class ItemTable:
             self._preparing = True
             threading.Thread(target=self._prepare_search, daemon=True).start()
         with self._lock:
-            self._update()
-            found = self._find_cached(query)
+            self._update_columns()
+            found = self._find_cached_items(query)
             shown = found[offset : offset + limit]
             whole = len(query.ids) == 1
-            return ItemPage(total=len(found), rows=[self._show(int(item), whole) for item in shown])
+            return ItemPage(
+                total=len(found), rows=[self._show_item_row(int(item), whole) for item in shown]
+            )
 
     def prepare_map(self) -> str:
         """Start to compute the map unless it is complete; what the page says meanwhile."""
         with self._lock:
-            self._update()
-            return self.map.prepare(len(self.status))
+            self._update_columns()
+            return self.map.prepare_map(len(self.status))
 
     def mark_items(self, query: ItemQuery) -> "MapMarks":
         """Label, prediction and flags of all items on the map."""
         with self._lock:
-            self._update()
+            self._update_columns()
             flags = np.zeros(len(self.status), np.uint8)
-            flags[self._find_cached(query)] |= FOUND
+            flags[self._find_cached_items(query)] |= FOUND
             flags[self.status == STATUSES.index("waiting")] |= PICKED
             names = [str(value) for value in self.classes.values]
             codes = (self.label + 1).astype(np.uint16), (self.prediction + 1).astype(np.uint16)
             return MapMarks(names, *codes, flags)
 
-    def _update(self) -> None:
+    def _update_columns(self) -> None:
         """Compute the columns again if the record has changed."""
-        known = self._extract
-        extract = self._look(
-            lambda ledger: (
-                known if known and known.length == ledger.length else RecordExtract.copy(ledger)
-            )
-        )
-        known_map = self.map.read()
-        stamp = (
-            read_file_stamp(self._project.home / predictions.FILE),
-            None if known_map is None else known_map.version,
-        )
-        if extract is known and stamp == self._stamp:
-            return
-        self._extract, self._stamp = extract, stamp
+        stamp = read_file_stamp(self._project.home / predictions.FILE)
+        if stamp != self._predictions[0]:
+            self._predictions = stamp, predictions.read_predictions(self._project.home)
+        known_map = self.map.read_map()
+        map_version = None if known_map is None else known_map.version
+
+        def update(ledger: Ledger) -> None:
+            version = (ledger.length, stamp, map_version)
+            if version != self._version:
+                self._version = version
+                self._compute_columns(ledger, known_map)
+
+        self._look(update)
+
+    def _compute_columns(self, ledger: Ledger, known_map: StoredMap | None) -> None:
         self._found.clear()
-        n = extract.items
+        n = ledger.items
         self.classes, self.people = Categories(), Categories()
         self.label = np.full(n, -1, dtype=np.int32)
         self.prediction = np.full(n, -1, dtype=np.int32)
@@ -279,12 +215,12 @@ class ItemTable:
         self.batch = np.zeros(n, dtype=np.int32)
         self.annotator = np.full(n, -1, dtype=np.int32)
         self.status = np.zeros(n, dtype=np.uint8)
-        ids, labels = extract.labels
-        self.label[ids] = self.classes.encode(labels)
-        self.votes, self._notes = dict(extract.votes), extract.notes
-        voters = [next(iter(given)) for _, given in extract.votes]
-        self.annotator[[item for item, _ in extract.votes]] = self.people.encode(voters)
-        for asked in extract.batches:
+        self.label[list(ledger.labels)] = self.classes.encode(ledger.labels.values())
+        self.votes, self._skipped = dict(ledger.votes), dict(ledger.skipped)
+        self._notes = {item: dict(notes) for item, notes in ledger.notes.items()}
+        voters = (next(iter(given)) for given in self.votes.values())
+        self.annotator[list(self.votes)] = self.people.encode(voters)
+        for asked in (batch.asked for batch in ledger.batches):
             everything = [*asked.ids, *asked.validation]
             self.batch[everything] = asked.batch
             if asked.guesses is not None:
@@ -294,31 +230,31 @@ class ItemTable:
         self.group = np.full(n, -1, dtype=np.int32)
         if known_map is not None:
             self.group[: len(known_map.groups)] = known_map.groups[:n]
-        newest = None if stamp[0] is None else predictions.read_predictions(self._project.home)
+        newest = self._predictions[1]
         if newest is not None:
             # Labelled items keep the prediction that was made before their label was known.
             rest = np.flatnonzero(self.label[: len(newest.codes)] < 0)
             codes = self.classes.encode(newest.names)
             self.prediction[rest] = codes[newest.codes[rest]]
             self.confidence[rest] = newest.confidence[rest]
-        for doubt in extract.suspicious:  # by a model that was not trained on the label
+        for doubt in list_suspicious_labels(ledger):  # by a model that was not trained on the label
             self.prediction[doubt.id] = self.classes.encode([doubt.suggested])[0]
             self.confidence[doubt.id] = 1 - doubt.probability
         # A prediction must not influence the label of an item that evaluates the model.
-        unlabelled = [item for item in extract.validation if self.label[item] < 0]
+        unlabelled = [item for item in ledger.validation if self.label[item] < 0]
         self.prediction[unlabelled], self.confidence[unlabelled] = -1, np.nan
         for name, members in (
-            ("waiting", extract.waiting),
-            ("labelled", ids),
-            ("skipped", list(extract.skipped)),
-            ("disputed", extract.disputed),
+            ("waiting", ledger.waiting),
+            ("labelled", ledger.labels),
+            ("skipped", ledger.skipped),
+            ("disputed", [one.id for one in ledger.disagreements()]),
         ):
-            self.status[members] = STATUSES.index(name)
+            self.status[list(members)] = STATUSES.index(name)
 
     def predict_items(self, ids: Iterable[int]) -> dict[int, tuple[Label, float]]:
         """Prediction and probability of unlabelled items, except for those of the evaluation."""
         with self._lock:
-            self._update()
+            self._update_columns()
             known = [item for item in ids if item < len(self.label) and self.prediction[item] >= 0]
             return {
                 item: (self.classes.values[self.prediction[item]], float(self.confidence[item]))
@@ -329,7 +265,7 @@ class ItemTable:
     def list_predictions(self, describe: Callable[[int], str]) -> list[dict[str, object]]:
         """A row per predicted item; `describe` gives an item as text."""
         with self._lock:
-            self._update()
+            self._update_columns()
             names = [*self.classes.values, None]  # the last one for -1
             return [
                 {
@@ -342,15 +278,15 @@ class ItemTable:
                 for item in np.flatnonzero(self.prediction >= 0).tolist()
             ]
 
-    def _find_cached(self, query: ItemQuery) -> Ids:
+    def _find_cached_items(self, query: ItemQuery) -> Ids:
         found = self._found.get(query)
         if found is None:
-            found = self._found[query] = self._find(query)
+            found = self._found[query] = self._find_items(query)
             if len(self._found) > CACHED_QUERIES:
                 self._found.popitem(last=False)
         return found
 
-    def _find(self, query: ItemQuery) -> Ids:
+    def _find_items(self, query: ItemQuery) -> Ids:
         keep = np.ones(len(self.status), dtype=bool)
         if query.ids:
             keep[:] = False
@@ -373,13 +309,15 @@ class ItemTable:
         if query.batch is not None:
             keep &= self.batch == query.batch
         ids = np.flatnonzero(keep)
+        if query.search and len(self._texts) < len(keep):
+            self._texts = self._read_texts()
         for word in query.search.lower().split():
             contains = np.zeros(len(keep), dtype=bool)
-            contains[self._read_texts().find(word)] = True
+            contains[[item for item, text in enumerate(self._texts) if word in text]] = True
             ids = ids[contains[ids]]
-        return self._sort(ids, query)
+        return self._sort_items(ids, query)
 
-    def _sort(self, ids: Ids, query: ItemQuery) -> Ids:
+    def _sort_items(self, ids: Ids, query: ItemQuery) -> Ids:
         if query.sort == "id":
             if query.show == "duplicates":
                 ids = ids[np.argsort(self.group[ids], kind="stable")]
@@ -396,37 +334,34 @@ class ItemTable:
         keys = np.where(missing, np.inf, -keys if query.descending else keys)  # missing ones last
         return ids[np.argsort(keys, kind="stable")]
 
-    def _read_texts(self) -> "SearchIndex":
-        """The searched texts of all items, read once."""
-        if self._texts is None or len(self._texts) < len(self.status):
-            self._texts = SearchIndex(map(self._read_text, range(len(self.status))))
-        return self._texts
-
-    def _read_text(self, item: int) -> str:
-        about = self._describe(item)
-        parts = [str(about[key]) for key in ("name", "text") if key in about]
-        parts += map(str, about.get("columns", {}).values())
-        return " ".join(parts)[:SEARCHED_TEXT].lower()
+    def _read_texts(self) -> list[str]:
+        """The searched texts of all items."""
+        texts = []
+        for item in self._project.items:
+            about = self._describe_item(item)
+            parts = [str(about[key]) for key in ("name", "text") if key in about]
+            parts += map(str, about.get("columns", {}).values())
+            texts.append(" ".join(parts)[:SEARCHED_TEXT].lower())
+        return texts
 
     def _prepare_search(self) -> None:
         """Read the texts without the lock, so that lists do not wait for them."""
-        texts = SearchIndex(map(self._read_text, range(len(self._project.items))))
+        texts = self._read_texts()
         with self._lock:
             self._texts = texts
 
-    def _describe(self, item: int) -> dict[str, Any]:
+    def _describe_item(self, item: int) -> JsonObject:
         try:
             return dict(self._project.items.describe(item))
         except LookupError:  # removed since
             return {}
 
-    def _show(self, item: int, whole: bool) -> ItemRow:
-        assert self._extract is not None
-        about = self._describe(item)
-        skip = self._extract.skipped.get(item)
+    def _show_item_row(self, item: int, whole: bool) -> ItemRow:
+        about = self._describe_item(item)
+        skip = self._skipped.get(item)
         text, columns = about.get("text"), about.get("columns")
         characters, names = (None, None) if whole else (SHOWN_TEXT, SHOWN_COLUMNS)
-        image = views.image_address(item) if self._project.kind == "images" else None
+        image = views.make_image_address(item) if self._project.kind == "images" else None
         label, prediction = int(self.label[item]), int(self.prediction[item])
         confidence = float(self.confidence[item])
         return ItemRow(
@@ -437,8 +372,8 @@ class ItemTable:
             image=image,
             status=STATUSES[self.status[item]],
             label=None if label < 0 else self.classes.values[label],
-            by=list(self.votes.get(item, ())) or ([skip[0]] if skip else []),
-            reason=skip[1] if skip else None,
+            by=list(self.votes.get(item, ())) or ([skip.by] if skip else []),
+            reason=skip.reason if skip else None,
             prediction=None if prediction < 0 else self.classes.values[prediction],
             confidence=None if np.isnan(confidence) else round(confidence, 4),
             batch=int(self.batch[item]) or None,
@@ -453,12 +388,12 @@ class ItemTable:
         return [int(other) for other in same[: MOST_DUPLICATES + 1] if other != item]
 
 
-async def _find_table(request: Request) -> ItemTable:
+async def _find_item_table(request: Request) -> ItemTable:
     table: ItemTable = request.app.state.item_table
     return table
 
 
-TheTable = Annotated[ItemTable, Depends(_find_table)]
+TheTable = Annotated[ItemTable, Depends(_find_item_table)]
 Word = Annotated[str | None, Query(max_length=400)]
 Numbers = Annotated[
     str,
@@ -466,7 +401,7 @@ Numbers = Annotated[
 ]
 
 
-async def _read_query(
+async def _read_item_query(
     search: Annotated[
         str, Query(max_length=400, description="Words that must all occur in the item.")
     ] = "",
@@ -485,11 +420,11 @@ async def _read_query(
     return ItemQuery(search, show, label, prediction, by, batch, numbers, sort, descending)
 
 
-TheQuery = Annotated[ItemQuery, Depends(_read_query)]
+TheQuery = Annotated[ItemQuery, Depends(_read_item_query)]
 
 
 @reading.get("/items", summary="All items: search, filter and sort")
-def items(
+def get_items(
     table: TheTable,
     query: TheQuery,
     offset: Annotated[int, Query(ge=0, le=bodies.LARGEST_NUMBER)] = 0,
@@ -508,9 +443,9 @@ class MapState(BaseModel):
 
 
 @reading.get("/map", summary="Whether there is a map of the pool")
-def show_map(table: TheTable) -> MapState:
+def get_map(table: TheTable) -> MapState:
     """The first call starts a process that computes the map and finds near-duplicates."""
-    says, found = table.prepare_map(), table.map.read()
+    says, found = table.prepare_map(), table.map.read_map()
     if found is None:
         return MapState(items=0, version="", says=says)
     return MapState(items=len(found.places), version=str(found.version), says=says)
@@ -525,16 +460,16 @@ _BYTES: JsonObject = {"application/octet-stream": {}}
     response_class=Response,
     responses={200: {"description": "x of all items, then y.", "content": _BYTES}},
 )
-def send_places(
+def get_map_places(
     table: TheTable,
     version: Annotated[str, Query(max_length=30, description="For the browser's cache.")] = "",
 ) -> Response:
     """Unsigned 16-bit numbers, little-endian: the n values of x, then the n values of y."""
-    found = table.map.read()
+    found = table.map.read_map()
     if found is None:
         raise UnknownName("there is no map yet; GET /api/map starts its computation")
     headers = {"Cache-Control": "private, max-age=86400"} if version == str(found.version) else {}
-    return _send_bytes(found.places.T.astype("<u2").tobytes(), headers)
+    return _send_map_bytes(found.places.T.astype("<u2").tobytes(), headers)
 
 
 @reading.get(
@@ -543,7 +478,7 @@ def send_places(
     response_class=Response,
     responses={200: {"description": "Names, then three columns.", "content": _BYTES}},
 )
-def send_marks(table: TheTable, query: TheQuery) -> Response:
+def get_map_marks(table: TheTable, query: TheQuery) -> Response:
     """For all items, also those that the query does not find.
 
     Little-endian: the length of a JSON list of class names in bytes (32 bits), the list, padded
@@ -556,10 +491,10 @@ def send_marks(table: TheTable, query: TheQuery) -> Response:
     names += b" " * (-len(names) % 4)
     columns = (marks.labels.astype("<u2"), marks.predictions.astype("<u2"), marks.flags)
     body = len(names).to_bytes(4, "little") + names
-    return _send_bytes(body + b"".join(column.tobytes() for column in columns), {})
+    return _send_map_bytes(body + b"".join(column.tobytes() for column in columns), {})
 
 
-def _send_bytes(body: bytes, headers: dict[str, str]) -> Response:
+def _send_map_bytes(body: bytes, headers: dict[str, str]) -> Response:
     return Response(body, media_type="application/octet-stream", headers=headers)
 
 
@@ -584,13 +519,13 @@ class Suggestions(BaseModel):
 
 
 @reading.get("/suggestions", summary="Predictions to confirm or correct")
-def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
+def get_suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
     """Predictions of these items; none for items that evaluate the model.
 
     Send a suggestion that was shown with the label (``suggested``): agreement with it is biased.
     """
     wanted = dict.fromkeys(map(int, ids.split(",")))
-    allowed, says = site.record.look(judge_model)
+    allowed, says = site.record.look(judge_suggestions)
     settings = site.record.settings
     found = table.predict_items(wanted) if allowed else {}
     return Suggestions(
@@ -604,19 +539,18 @@ def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
     )
 
 
-def judge_model(ledger: Ledger) -> tuple[bool, str]:
+def judge_suggestions(ledger: Ledger) -> tuple[bool, str]:
     """Whether predictions may be preselected, and why (not)."""
-    needed = f"{100 * FEWEST_RIGHT:.0f} % on {FEWEST_EVALUATED} held-out labels"
+    needed = (
+        f"confirming needs an accuracy of {100 * FEWEST_RIGHT:.0f} % on {FEWEST_EVALUATED} "
+        "held-out labels"
+    )
     if not ledger.trainings:
-        return False, f"there is no model yet; confirming needs an accuracy of {needed}"
+        return False, f"there is no model yet; {needed}"
     evaluation = ModelEvaluation.from_training(ledger.trainings[-1])
     score = evaluation.score
-    if score is None or score.metric != "accuracy":
-        return False, f"{evaluation.describe()}; confirming needs an accuracy of {needed}"
-    return (
-        score.value >= FEWEST_RIGHT,
-        f"{evaluation.describe()}; confirming needs an accuracy of {needed}",
-    )
+    right = score is not None and score.metric == "accuracy" and score.value >= FEWEST_RIGHT
+    return right, f"{evaluation.describe()}; {needed}"
 
 
 @reading.get(
@@ -625,16 +559,14 @@ def judge_model(ledger: Ledger) -> tuple[bool, str]:
     response_class=Response,
     responses={200: {"description": "A row per predicted item.", "content": {"text/csv": {}}}},
 )
-def save_predictions(site: TheSite, table: TheTable) -> Response:
+def get_predictions(site: TheSite, table: TheTable) -> Response:
     """Class and confidence, with the label if there is one; ``labelwise predict`` gives more."""
     rows = table.list_predictions(site.project.describe_item)
     export.restore_keys(rows, site.project.items)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "predictions.csv"
-        columns = ["id", "item", "label", "prediction", "confidence"]
-        export.write_table(path, columns, rows, spreadsheet=True)
-        headers = {"Content-Disposition": 'attachment; filename="predictions.csv"'}
-        return Response(path.read_bytes(), media_type="text/csv; charset=utf-8", headers=headers)
+    columns = ["id", "item", "label", "prediction", "confidence"]
+    body = export.encode_table(".csv", columns, rows, spreadsheet=True)
+    headers = {"Content-Disposition": 'attachment; filename="predictions.csv"'}
+    return Response(body, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 class NoteBody(bodies.RequestBody):
@@ -645,7 +577,7 @@ class NoteBody(bodies.RequestBody):
 
 
 @changing.post("/note", summary="Write a note about an item")
-def note(site: TheSite, by: Annotator, body: NoteBody) -> bodies.Done:
+def post_note(site: TheSite, by: Annotator, body: NoteBody) -> bodies.Done:
     """One note per person and item; another one replaces it."""
 
     def make_events(ledger: Ledger, now: float) -> list[Event]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from labelwise.campaign import operations
-from labelwise.campaign.folder.missing_items import close_items
+from labelwise.campaign.folder.missing_items import close_missing_items
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Event, Lent
 from labelwise.record.ledger import Ledger
@@ -34,8 +34,8 @@ class PageLeases:
     """Leases items to pages. Every method is called inside a commit, under the record's lock.
 
     >>> leases, first, second = PageLeases(), Visitor("ann", "tab-1"), Visitor("ann", "tab-2")
-    >>> leases.hold(first, [3, 4, 5], until=600.0)
-    >>> leases.hold(second, [5], until=600.0)
+    >>> leases.hold_items(first, [3, 4, 5], until=600.0)
+    >>> leases.hold_items(second, [5], until=600.0)
     >>> leases.close_page(first, [3], now=10.0)  # the second page still shows 5
     [3, 4]
     """
@@ -46,7 +46,7 @@ class PageLeases:
         self._held: OrderedDict[Visitor, dict[int, float]] = OrderedDict()
         self._closed: OrderedDict[Visitor, None] = OrderedDict()
 
-    def hold(self, by: Visitor, ids: Iterable[int], *, until: float) -> None:
+    def hold_items(self, by: Visitor, ids: Iterable[int], *, until: float) -> None:
         """Remember that a page holds items."""
         self._held.setdefault(by, {}).update(dict.fromkeys(ids, until))
         self._held.move_to_end(by)
@@ -90,7 +90,7 @@ class PageLeases:
         for item in answered:
             self._held.get(by, {}).pop(item, None)
         if ids:
-            self.hold(by, ids, until=now + settings.lend_seconds)
+            self.hold_items(by, ids, until=now + settings.lend_seconds)
         return events, ids
 
     def replace_missing(
@@ -103,11 +103,11 @@ class PageLeases:
         now: float,
     ) -> tuple[list[Event], list[int]]:
         """Close items that cannot be shown any more, and lease others instead."""
-        back = operations.return_events(ledger, gone, by=by.name, now=now)
+        back = operations.make_return_events(ledger, gone, by=by.name, now=now)
         leases, ids = self.lease_items(ledger, settings, by, count, now=now, answered=gone)
-        return [*back, *close_items(ledger, gone, now), *leases], ids
+        return [*back, *close_missing_items(ledger, gone, now), *leases], ids
 
-    def undo(
+    def undo_action(
         self, ledger: Ledger, settings: Settings, by: Visitor, now: float
     ) -> tuple[list[Event], int | None]:
         """Withdraw the last action of a person and lease its item again to an open page."""
@@ -116,19 +116,19 @@ class PageLeases:
             events = [event for event in events if not isinstance(event, Lent)]
         for event in events:
             if isinstance(event, Lent):
-                self.hold(by, event.ids, until=event.until)
+                self.hold_items(by, event.ids, until=event.until)
         return events, item
 
     def return_items(
         self, ledger: Ledger, by: Visitor, ids: Collection[int] | None, now: float
     ) -> Sequence[Event]:
         """Return some leased items of a person, or all of them."""
-        events = operations.return_events(ledger, ids, by=by.name, now=now)
+        events = operations.make_return_events(ledger, ids, by=by.name, now=now)
         for item in (item for event in events for item in event.ids):
             self._held.get(by, {}).pop(item, None)
         return events
 
-    def leave(
+    def leave_page(
         self,
         ledger: Ledger,
         by: Visitor,
@@ -142,4 +142,4 @@ class PageLeases:
         """
         alone = self.close_page(by, ids, now=now)
         back = [item for item in alone if item not in answered]
-        return operations.return_events(ledger, back, by=by.name, now=now)
+        return operations.make_return_events(ledger, back, by=by.name, now=now)

@@ -9,15 +9,14 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from labelwise.campaign.defaults import check_strategy
+from labelwise.campaign.defaults import check_campaign_strategy
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Changed, Event, Renamed
 from labelwise.strategies import strategies
 from labelwise.web import bodies
-from labelwise.web.address import make_address
 from labelwise.web.api import Annotator, TheSite, changing, is_owner, reading
-from labelwise.web.security import is_loopback
+from labelwise.web.security import is_loopback, make_page_address
 
 MOST = 1_000_000
 ZIP = "application/zip"
@@ -72,7 +71,7 @@ class Invitation(BaseModel):
     says: str
 
 
-def _check_owner(request: Request) -> None:
+def _check_campaign_owner(request: Request) -> None:
     if not is_owner(request):
         raise BadInput(
             "only the owner can do this: open the owner's link that labelwise label printed, or, "
@@ -81,7 +80,7 @@ def _check_owner(request: Request) -> None:
 
 
 @reading.get("/settings", summary="The settings that the page can change")
-def show_settings(site: TheSite) -> SettingsOut:
+def get_settings(site: TheSite) -> SettingsOut:
     """The settings, and the strategies that the campaign's model can serve."""
     settings = site.record.settings
     return SettingsOut(
@@ -100,14 +99,14 @@ def list_strategies(settings: Settings) -> list[StrategyChoice]:
     for name in sorted(strategies()):
         try:
             if name != settings.strategy:
-                check_strategy(settings.replace_settings(strategy=name))
+                check_campaign_strategy(settings.replace_settings(strategy=name))
         except LabelwiseError:
             continue
-        found.append(StrategyChoice(name=name, says=_summarize_strategy(name)))
+        found.append(StrategyChoice(name=name, says=_summarize_strategy_module(name)))
     return found
 
 
-def _summarize_strategy(name: str) -> str:
+def _summarize_strategy_module(name: str) -> str:
     """The first sentence about a strategy, from the docstring of its module."""
     module = sys.modules.get(f"labelwise.strategies.{name}")
     first = ((module.__doc__ if module else "") or name).split("\n\n")[0]
@@ -115,34 +114,34 @@ def _summarize_strategy(name: str) -> str:
 
 
 @changing.post("/settings", summary="Change settings")
-def change_settings(
+def post_settings(
     request: Request, site: TheSite, by: Annotator, body: SettingsBody
 ) -> bodies.Done:
     """Only the owner can. Existing batches stay as they are."""
-    _check_owner(request)
+    _check_campaign_owner(request)
     values = {name: getattr(body, name) for name in body.model_fields_set}
     for name in ("batch", "overlap", "strategy"):
         if values.get(name, 0) is None:
             del values[name]
     if "strategy" in values:
-        check_strategy(site.record.settings.replace_settings(strategy=values["strategy"]))
+        check_campaign_strategy(site.record.settings.replace_settings(strategy=values["strategy"]))
     site.record.change(by=by, **values)
     return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
 
 
 @changing.post("/classes", summary="Add, describe, rename or merge a class")
-def change_class(request: Request, site: TheSite, by: Annotator, body: ClassBody) -> bodies.Done:
+def post_classes(request: Request, site: TheSite, by: Annotator, body: ClassBody) -> bodies.Done:
     """Anyone can add a class; the owner can also describe, rename and merge them."""
     settings = site.record.settings
     known = {str(one) for one in settings.classes or ()}
     if body.rename is not None or body.description is not None or body.name in known:
-        _check_owner(request)
+        _check_campaign_owner(request)
     return site.commit_events(
-        lambda ledger, now: class_events(site.record.settings_of(ledger), body, by, now)
+        lambda ledger, now: make_class_events(site.record.settings_of(ledger), body, by, now)
     )
 
 
-def class_events(settings: Settings, body: ClassBody, by: str, now: float) -> list[Event]:
+def make_class_events(settings: Settings, body: ClassBody, by: str, now: float) -> list[Event]:
     """Events that add, describe, rename or merge a class; its labels get the new name."""
     if settings.regression:
         raise BadInput("a regression has no classes")
@@ -180,9 +179,9 @@ class PersonBody(bodies.RequestBody):
 
 
 @changing.post("/people", summary="Remove an annotator, or let them in again")
-def change_person(request: Request, site: TheSite, by: Annotator, body: PersonBody) -> bodies.Done:
+def post_people(request: Request, site: TheSite, by: Annotator, body: PersonBody) -> bodies.Done:
     """Their leases are returned and their labels stay. Only the owner can."""
-    _check_owner(request)
+    _check_campaign_owner(request)
     act = site.record.remove_annotator if body.removed else site.record.admit_annotator
     act(body.name, by=by)
     return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
@@ -195,7 +194,7 @@ class AddedItems(BaseModel):
 
 
 @changing.post("/upload", summary="Add a file with new items")
-async def upload(
+async def post_upload(
     request: Request,
     site: TheSite,
     by: Annotator,
@@ -205,7 +204,7 @@ async def upload(
 
     The background process then encodes the new items; /api/state shows its progress.
     """
-    _check_owner(request)
+    _check_campaign_owner(request)
     content = await request.body()
     return AddedItems(items=await run_in_threadpool(site.add_upload, name, content))
 
@@ -216,16 +215,18 @@ async def upload(
     response_class=Response,
     responses={200: {"description": "For labelwise.load_model.", "content": {ZIP: {}}}},
 )
-def download_model(site: TheSite) -> Response:
+def get_model(site: TheSite) -> Response:
     """Encoder reference, head and classes, as ``labelwise train --save`` writes them."""
-    from labelwise.campaign.trained_model import zip_model  # the page starts without learners
+    from labelwise.campaign.trained_model import (
+        zip_trained_model,
+    )  # the page starts without learners
 
     headers = {"Content-Disposition": 'attachment; filename="model.zip"'}
-    return Response(zip_model(site.project), media_type=ZIP, headers=headers)
+    return Response(zip_trained_model(site.project), media_type=ZIP, headers=headers)
 
 
 @reading.get("/invitation", summary="Addresses of the page for other people")
-def invite(request: Request, site: TheSite) -> Invitation:
+def get_invitation(request: Request, site: TheSite) -> Invitation:
     """The addresses contain the token, which the caller has shown already."""
     token, name = site.policy.token, request.url.hostname or ""
     if token is None or (is_loopback(name) and not site.policy.hosts.any_address):
@@ -235,7 +236,7 @@ def invite(request: Request, site: TheSite) -> Invitation:
             "--host 0.0.0.0 --token WORD to invite others.",
         )
     if is_loopback(name):
-        address = make_address("0.0.0.0", request.url.port or 80, token)
+        address = make_page_address("0.0.0.0", request.url.port or 80, token)
     else:  # under the name by which it was reached, as behind a proxy
         address = f"http://{request.headers['host']}/?token={quote(token, safe='')}"
     return Invitation(addresses=[address], says="Everyone who has this link can label.")

@@ -46,7 +46,7 @@ class MapSource:
         self._process: subprocess.Popen[bytes] | None = None
         self._tried = -1  # the number of items for which the process was started
 
-    def read(self) -> StoredMap | None:
+    def read_map(self) -> StoredMap | None:
         """The newest map; None if there is none yet. It may lack items that are new."""
         path = self._project.home / FILE
         with self._lock:
@@ -59,9 +59,9 @@ class MapSource:
                 return None
             return self._known
 
-    def prepare(self, n: int) -> str:
+    def prepare_map(self, n: int) -> str:
         """Start the process unless the map has ``n`` items; what the page says meanwhile."""
-        known = self.read()
+        known = self.read_map()
         if known is not None and len(known.places) >= n:
             return ""
         with self._lock:

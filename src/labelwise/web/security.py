@@ -6,10 +6,10 @@ A `RequestGuard` wraps the application. It checks, in this order:
   after it was loaded (DNS rebinding) sends that name, and is refused.
 * **Token**, if there is one: as ``?token=``, which is answered with a cookie and a redirect to the
   address without the token, or as ``Authorization: Bearer``. Tokens are compared in constant time,
-  and after many wrong ones an address waits a second for each answer, so that guessing is slow but
-  the right token still opens the page: behind a proxy everyone has one address. The cookie
-  is a code made with the server's key, which cannot be guessed. The owner has a token and a code
-  of their own, made with the key as well (`AccessPolicy.is_owner`).
+  and after many wrong ones each answer takes a second, so that guessing is slow but the right token
+  still opens the page. The cookie is a code made with the server's key, which cannot be guessed.
+  The owner has a token and a code of their own, made with the key as well
+  (`AccessPolicy.is_owner`).
 * **Origin**: the API does not answer other sites, and a request that changes something must carry
   a code that only a page of this server can read (``X-Labelwise-Csrf``).
 * **Body**: size and duration are limited, regardless of the Content-Length header.
@@ -20,13 +20,12 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import os
 import re
 import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -72,14 +71,14 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    address = _parse_address(host)
+    address = _parse_ip_address(host)
     return host == "localhost" if address is None else address.is_loopback
 
 
-def check_token(host: str, token: str | None) -> None:
+def check_server_token(host: str, token: str | None) -> None:
     """Reject a public address without a token, and a token that is easy to guess.
 
-    >>> check_token("127.0.0.1", None)
+    >>> check_server_token("127.0.0.1", None)
     """
     if token is None and not is_loopback(host):
         raise BadInput(
@@ -97,7 +96,7 @@ class AllowedHosts:
     """The names under which a server answers.
 
     >>> hosts = AllowedHosts.for_server("127.0.0.1")
-    >>> hosts.allow("localhost:8600"), hosts.allow("evil.example")
+    >>> hosts.allows_host("localhost:8600"), hosts.allows_host("evil.example")
     (True, False)
     """
 
@@ -110,7 +109,7 @@ class AllowedHosts:
     def for_server(cls, host: str, also: Iterable[str] = ()) -> "AllowedHosts":
         """The names of a server that listens on ``host``, and others that lead to it."""
         names = {host.lower(), *(name.lower() for name in also)}
-        address = _parse_address(host)
+        address = _parse_ip_address(host)
         wildcard = address is not None and address.is_unspecified
         if is_loopback(host) or wildcard:
             names |= {"localhost", "127.0.0.1", "::1"}
@@ -118,86 +117,62 @@ class AllowedHosts:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         return cls(frozenset(names), wildcard)
 
-    def allow(self, host: str) -> bool:
+    def allows_host(self, host: str) -> bool:
         """Whether a Host header, with or without a port, names this server."""
         found = _HOST.fullmatch(host)
         name = (found[1] or found[2]).lower() if found else ""
-        return name in self.names or (self.any_address and _parse_address(name) is not None)
+        return name in self.names or (self.any_address and _parse_ip_address(name) is not None)
 
 
-def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
 
 
+def make_page_address(host: str, port: int, token: str | None = None) -> str:
+    """The page's address for a browser; for a server on all addresses, one that others can open.
+
+    >>> make_page_address("127.0.0.1", 8600, "open-sesame")
+    'http://127.0.0.1:8600/?token=open-sesame'
+    """
+    name = find_network_address(host) if host in ("0.0.0.0", "::") else host
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+
+
+def find_network_address(wildcard: str) -> str:
+    """The address of this machine in its network; loopback without a network."""
+    family, elsewhere, loopback = (
+        (socket.AF_INET6, "2001:db8::1", "::1")
+        if ":" in wildcard
+        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
+    )
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((elsewhere, 9))  # chooses a route; nothing is sent
+            return str(probe.getsockname()[0])
+    except OSError:
+        return loopback
+
+
 LONG_TOKEN = 20  # A token of this many characters cannot be guessed: it is accepted without a delay
 MOST_DELAYED = 3  # Tokens that wait at the same time; this limits the guesses per second
 
 
-class FailedAttempts:
-    """The wrong tokens of the last minute, by address.
-
-    Args:
-        each: How many an address may send before it is slowed down.
-        together: How many all addresses may send; this also limits the memory.
-        clock: A monotonic clock.
-
-    >>> attempts = FailedAttempts(1, clock=lambda: 0.0)
-    >>> attempts.add("10.0.0.9")
-    >>> attempts.are_many("10.0.0.9"), attempts.are_many("10.0.0.8")
-    (True, False)
-    """
-
-    def __init__(
-        self,
-        each: int,
-        *,
-        together: int = 200,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._each, self._clock = each, clock
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=max(together, each))
-
-    def add(self, address: str) -> None:
-        """Remember a wrong token."""
-        self._wrong.append((self._clock(), _find_network(address)))
-
-    def are_many(self, address: str) -> bool:
-        """Whether the next token of this address has to wait."""
-        now = self._clock()
-        while self._wrong and self._wrong[0][0] + 60 <= now:
-            self._wrong.popleft()
-        network = _find_network(address)
-        own = sum(by == network for _, by in self._wrong)
-        return own >= self._each or len(self._wrong) == self._wrong.maxlen
-
-
-def _find_network(address: str) -> str:
-    """An IPv6 address counts with its /64 network, which belongs to one machine."""
-    parsed = _parse_address(address)
-    if not isinstance(parsed, ipaddress.IPv6Address):
-        return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
-
-
 def read_server_key(home: Path) -> bytes:
     """The campaign's secret, made at the first call; cookies stay valid after a restart."""
-    path = home / "web.key"
+    path, key = home / "web.key", secrets.token_bytes(32)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        path.touch(0o600, exist_ok=False)
+        path.write_bytes(key)
     except FileExistsError:
-        for _ in range(50):  # another server may be writing it
-            if len(key := path.read_bytes()) == 32:
-                return key
-            time.sleep(0.02)
-        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one") from None
+        key = path.read_bytes()
     except OSError:  # a folder without write access: valid until the server ends
-        return secrets.token_bytes(32)
-    with os.fdopen(descriptor, "wb") as file:
-        key = secrets.token_bytes(32)
-        file.write(key)
+        return key
+    if len(key) != 32:
+        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one")
     return key
 
 
@@ -218,8 +193,8 @@ class AccessPolicy:
     body_bytes: int = 1 << 20  # The longest body
     upload_bytes: int = 64 << 20  # The longest file with new items
     body_seconds: float = 30.0  # How long a body may take to arrive
-    wrong_tokens: int = 10  # How many wrong tokens an address may send in a minute without delay
-    token_seconds: float = 1.0  # The delay of further ones
+    wrong_tokens: int = 10  # How many wrong tokens a minute are answered without delay
+    token_seconds: float = 1.0  # The delay of further tokens
     # The name of the cookie, different for every campaign: ports share cookies
     cookie: str = "labelwise"
 
@@ -252,7 +227,7 @@ class AccessPolicy:
         """The cookie of a visitor who gave a token before: `pass_code` or `owner_code`."""
         cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
         codes = (self.pass_code, self.owner_code)
-        return next((code for code in codes if _are_equal(cookie, code)), None)
+        return next((code for code in codes if _are_secrets_equal(cookie, code)), None)
 
     def is_owner(self, headers: Headers, client: str, server: str) -> bool:
         """Whether a request may change settings.
@@ -262,8 +237,10 @@ class AccessPolicy:
         """
         if self.token is None:
             return (is_loopback(client) or client == server) and "x-forwarded-for" not in headers
-        given = _read_bearer(headers) or ""
-        return self.find_pass(headers) == self.owner_code or _are_equal(given, self.owner_token)
+        given = _read_bearer_token(headers) or ""
+        return self.find_pass(headers) == self.owner_code or _are_secrets_equal(
+            given, self.owner_token
+        )
 
     def _sign_text(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
@@ -274,8 +251,8 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app, self._policy = app, policy
-        self._attempts = FailedAttempts(policy.wrong_tokens)
-        self._delayed = 0
+        self._wrong_tokens: deque[float] = deque(maxlen=policy.wrong_tokens)  # their times
+        self._token_delays = asyncio.Semaphore(MOST_DELAYED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on with its whole body."""
@@ -294,8 +271,9 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         refusal: Response | None
-        if self._policy.hosts.allow(host):
-            refusal = await self._check_visitor(scope, headers)
+        if self._policy.hosts.allows_host(host):
+            needs_token = self._policy.token is not None
+            refusal = await self._check_visitor(scope, headers) if needs_token else None
             refusal = refusal or self._check_origin(scope, headers)
         else:
             refusal = refuse(
@@ -310,17 +288,14 @@ class RequestGuard:
         return await (refusal or self._app)(scope, receive, send_with_headers)
 
     async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
-        token = self._policy.token
-        if token is None:
-            return None
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
         known = self._policy.find_pass(headers)
         code = known or self._policy.pass_code
-        if asked and _are_equal(asked, self._policy.owner_token):
+        if asked and _are_secrets_equal(asked, self._policy.owner_token):
             code = self._policy.owner_code
         if known is not None:
             return self._give_cookie(scope, code) if asked else None
-        given = _read_bearer(headers) or asked
+        given = _read_bearer_token(headers) or asked
         if not given:
             return _refuse_visitor(
                 scope, "this server needs its token; open the address with ?token= in it"
@@ -328,27 +303,24 @@ class RequestGuard:
         wrong = _refuse_visitor(
             scope, "the token is wrong; open the address that the server printed"
         )
-        refusal = await self._check_token(scope, given, wrong)
+        refusal = await self._check_token(given, wrong)
         return refusal or (self._give_cookie(scope, code) if given is asked else None)
 
-    async def _check_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
+    async def _check_token(self, given: str, wrong: Response) -> Response | None:
         """The response to a token: ``wrong``, or that there were too many; None if it is right."""
         tokens = (self._policy.token or "", self._policy.owner_token)
-        right = any([_are_equal(given, token) for token in tokens])
+        right = any([_are_secrets_equal(given, token) for token in tokens])
         if right and len(given) >= LONG_TOKEN:
             return None
-        address = scope["client"][0] if scope.get("client") else ""
-        if self._attempts.are_many(address):
-            if self._delayed >= MOST_DELAYED:
+        times, now = self._wrong_tokens, time.monotonic()
+        if len(times) == times.maxlen and now - times[0] < 60:
+            if self._token_delays.locked():
                 return refuse(429, "too many wrong tokens; try again", {"Retry-After": "1"})
-            self._delayed += 1
-            try:
+            async with self._token_delays:
                 await asyncio.sleep(self._policy.token_seconds)
-            finally:
-                self._delayed -= 1
         if right:
             return None
-        self._attempts.add(address)
+        times.append(now)
         return wrong
 
     def _give_cookie(self, scope: Scope, code: str) -> Response | None:
@@ -388,7 +360,7 @@ class RequestGuard:
                 403, f"the call comes from {origin[:100]!r}; open the page on this server"
             )
         given = headers.get(CSRF_HEADER, "")
-        if changes and not _are_equal(given, self._policy.csrf_code):
+        if changes and not _are_secrets_equal(given, self._policy.csrf_code):
             return refuse(403, f"{CSRF_HEADER} is missing or old; get it from /api/session")
         return None
 
@@ -421,12 +393,12 @@ class RequestGuard:
         return None, replay_body
 
 
-def _are_equal(given: str, secret: str) -> bool:
+def _are_secrets_equal(given: str, secret: str) -> bool:
     """Compare in constant time."""
     return hmac.compare_digest(given.encode(), secret.encode())
 
 
-def _read_bearer(headers: Headers) -> str | None:
+def _read_bearer_token(headers: Headers) -> str | None:
     """The token of the Authorization header, or None."""
     given = headers.get("authorization", "")
     return given[7:].strip() if given[:7].lower() == "bearer " else None

@@ -1,22 +1,22 @@
 """State shared by all handlers: the campaign, its leases and the background process."""
 
 import asyncio
-import secrets
-import tempfile
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
 from labelwise.campaign import export
-from labelwise.campaign.folder.missing_items import find_missing
+from labelwise.campaign.folder.missing_items import find_missing_items
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
 from labelwise.record.ledger import Ledger, replay
+from labelwise.record.votes import AnnotatorWork
 from labelwise.web import bodies, views
 from labelwise.web.background import BackgroundProcess, WorkerReport, build_worker_command
 from labelwise.web.errors import log
@@ -50,9 +50,8 @@ class CampaignSite:
         self.watch = StateWatch(self.read_version)
         self.leases = PageLeases()
         self.state_requests = asyncio.Semaphore(STATE_REQUESTS)
-        self.boot = secrets.token_hex(4)
         self._next_search = 0.0
-        self._state: bodies.State | None = None  # under the record's lock
+        self._state: bodies.State | None = None  # of all requests until the record changes
 
     def start(self) -> None:
         """Start the background process."""
@@ -104,17 +103,19 @@ class CampaignSite:
         """The progress of the campaign, for one annotator."""
         changes = self.background.changes if self.background else 0
         report = self.background.report if self.background else WorkerReport()
-        found = self.record.look(lambda ledger: self._read_common_state(ledger, by))
-        return views.add_report(
+
+        def read(ledger: Ledger) -> bodies.State:
+            if self._state is None or self._state.length != ledger.length:
+                self._state = views.show_campaign_state(ledger, self.record.settings_of(ledger))
+            if by is None:
+                return self._state
+            work = ledger.per_annotator.get(by, AnnotatorWork())
+            return self._state.model_copy(update={"you": views.show_annotator(by, work)})
+
+        found = self.record.look(read)
+        return views.add_worker_report(
             found, report, trains=self.background is not None, version=f"{found.length}.{changes}"
         )
-
-    def _read_common_state(self, ledger: Ledger, by: str | None) -> bodies.State:
-        """The state, computed once for all requests until the record changes."""
-        settings = self.record.settings_of(ledger)
-        if self._state is None or self._state.length != ledger.length:
-            self._state = views.show_state(ledger, settings)
-        return self._state.model_copy(update={"you": views.show_person(ledger, by)})
 
     def commit_events(self, make_events: Callable[[Ledger, float], Sequence[Event]]) -> bodies.Done:
         """Record the events that ``make_events(ledger, now)`` returns."""
@@ -141,48 +142,48 @@ class CampaignSite:
 
         def decide(
             ledger: Ledger, now: float
-        ) -> tuple[list[Event], tuple[int, list[views.ItemPlace], bool]]:
+        ) -> tuple[list[Event], tuple[int, list[views.LeasedItem], bool]]:
             settings = self.record.settings_of(ledger)
             events = [] if answer is None else [*answer(ledger, settings=settings, now=now)]
             leases, leased = self.leases.lease_items(
                 ledger, settings, by, count, now=now, answered=ids
             )
             events += leases
-            places = [views.find_place(ledger, item) for item in leased]
+            picks = [(item, ledger.pick_of(item)) for item in leased]
             waiting = len(ledger.waiting) > len(ids)
-            return events, (ledger.length + len(events), places, waiting)
+            return events, (ledger.length + len(events), picks, waiting)
 
-        length, places, waiting = self.record.commit(decide)
-        items = self._show_leased(by, places) if waiting and count else []
+        length, picks, waiting = self.record.commit(decide)
+        items = self._show_leased(by, picks) if waiting and count else []
         return bodies.Accepted(accepted=len(ids), length=length, items=items)
 
-    def _show_leased(self, by: Visitor, places: Sequence[views.ItemPlace]) -> list[bodies.Item]:
+    def _show_leased(self, by: Visitor, leased: Sequence[views.LeasedItem]) -> list[bodies.Item]:
         """Leased items as the page shows them, while any item waits.
 
         Items whose picture is missing are closed, since their batch would never be complete, and
         replaced. The files are checked outside of the record's lock, because a disk may be slow.
         """
         for _ in range(REPLACEMENTS):
-            gone = find_missing(self.project.items, [place.id for place in places])
+            gone = find_missing_items(self.project.items, [item for item, _ in leased])
             if not gone:
                 break
-            places = self._replace_missing(by, gone, len(places))
-        if not places and time.monotonic() >= self._next_search:
+            leased = self._replace_missing(by, gone, len(leased))
+        if not leased and time.monotonic() >= self._next_search:
             # Items that wait for other annotators may be missing too.
             self._next_search = time.monotonic() + MISSING_INTERVAL
             if gone := self.project.close_missing(self.record):
-                _log_missing(gone)
-        return [views.show_item(self.project, place) for place in places]
+                _log_missing_items(gone)
+        return [views.show_item(self.project, item, pick) for item, pick in leased]
 
     def _replace_missing(
         self, by: Visitor, gone: Collection[int], count: int
-    ) -> list[views.ItemPlace]:
-        _log_missing(gone)
+    ) -> list[views.LeasedItem]:
+        _log_missing_items(gone)
 
-        def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.ItemPlace]]:
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.LeasedItem]]:
             settings = self.record.settings_of(ledger)
             events, ids = self.leases.replace_missing(ledger, settings, by, gone, count, now)
-            return events, [views.find_place(ledger, item) for item in ids]
+            return events, [(item, ledger.pick_of(item)) for item in ids]
 
         return self.record.commit(decide)
 
@@ -192,86 +193,57 @@ class CampaignSite:
         ledger = replay(events)
         labels = resolve_labels(ledger, self.record.settings_of(ledger))
         rows = export.label_rows(ledger, labels, events, self.project.describe_item)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"labels.{format}"
-            export.restore_keys(rows, self.project.items)
-            export.write_table(path, export.COLUMNS, rows, spreadsheet=spreadsheet)
-            return path.read_bytes()
+        export.restore_keys(rows, self.project.items)
+        return export.encode_table(f".{format}", export.COLUMNS, rows, spreadsheet=spreadsheet)
 
 
-def _log_missing(gone: Collection[int]) -> None:
+def _log_missing_items(gone: Collection[int]) -> None:
     log.warning("closed items whose files are missing: %s", ", ".join(map(str, gone)))
 
 
 class StateWatch:
-    """Lets requests wait for a new version; one read per second serves all of them.
+    """Lets requests wait for a new version; one look per interval serves all of them.
 
-    The command line, the background process or another server may write to the record, so a
-    single task reads its version while any request waits.
+    The command line, the background process or another server may write to the record.
     """
 
     def __init__(self, look: Callable[[], str], *, interval: float = 1.0) -> None:
-        """Start no task yet.
-
-        Args:
-            look: Returns the current version; may block for a moment.
-            interval: Seconds between two looks.
-        """
+        """``look`` returns the current version and may block for a moment."""
         self._look, self._interval = look, interval
-        self._version: str | None = None
-        self._changed = asyncio.Event()
-        self._waiting = 0
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._version, self._looked_at = "", -math.inf
+        self._closed = asyncio.Event()
 
-    async def wait(self, seen: str, seconds: float) -> None:
+    async def wait_for_change(self, seen: str, seconds: float) -> None:
         """Return when the version differs from ``seen``, or after some seconds.
 
-        A new request is compared with the last look, so that a page of a busy campaign is not
-        answered more than once per look. After the next look every other version counts, also an
-        earlier one, which the page may have from another server.
+        A look from before the request counts only if it found a later version, which the page
+        cannot have. After the next one an earlier version counts too, as after a restart.
         """
-        self._waiting += 1
-        try:
+        began = time.monotonic()
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                if self._task is None or self._task.done():
-                    self._task = asyncio.create_task(self._keep_looking())
-                elif self._version is not None and compare_versions(self._version, seen) > 0:
-                    return
-                while not self._closed:
-                    await self._changed.wait()
-                    if self._version is not None and compare_versions(self._version, seen):
+                while not self._closed.is_set():
+                    if time.monotonic() - self._looked_at >= self._interval:
+                        self._looked_at = time.monotonic()
+                        with suppress(LabelwiseError):  # the requests themselves will report it
+                            self._version = await run_in_threadpool(self._look)
+                    order = compare_state_versions(self._version, seen) if self._version else 0
+                    if order > 0 or (order < 0 and self._looked_at > began):
                         return
-        except TimeoutError:
-            return
-        finally:
-            self._waiting -= 1
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._closed.wait(), self._interval)
 
     def close(self) -> None:
         """Let all requests continue, so that the server can end. Call it in the event loop."""
-        self._closed = True
-        self._wake_requests()
-
-    async def _keep_looking(self) -> None:
-        while self._waiting and not self._closed:
-            try:
-                self._version = await run_in_threadpool(self._look)
-            except Exception:  # the requests themselves will report the error
-                self._version = None
-            self._wake_requests()
-            await asyncio.sleep(self._interval)
-
-    def _wake_requests(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._closed.set()
 
 
-def compare_versions(version: str, seen: str) -> int:
+def compare_state_versions(version: str, seen: str) -> int:
     """1 if a version is later than the one that a page has seen, -1 if earlier, 0 if equal.
 
     A version is ``length.changes``; if the page only knows the length, the rest is not compared.
 
-    >>> [compare_versions("12.3", seen) for seen in ("12", "12.2", "12.4", "13")]
+    >>> [compare_state_versions("12.3", seen) for seen in ("12", "12.2", "12.4", "13")]
     [0, 1, -1, -1]
     """
     before = [int(part) for part in seen.split(".")]

@@ -4,8 +4,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from itertools import islice, zip_longest
-from typing import NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 
@@ -15,18 +13,16 @@ from labelwise.campaign.evaluation import (
     ModelEvaluation,
     ModelQuality,
     learning_curve,
-    read_quality,
+    read_model_quality,
 )
 from labelwise.campaign.explanations import explain_pick
-from labelwise.campaign.folder.missing_items import annotators, list_closed_items
-from labelwise.campaign.history import describe_event
+from labelwise.campaign.folder.missing_items import list_annotators, list_closed_items
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise_campaign
 from labelwise.learner import Label
-from labelwise.record.events import Asked, Event, kind_of
-from labelwise.record.ledger import Ledger
+from labelwise.record.ledger import Ledger, Pick
 from labelwise.record.votes import AnnotatorWork
 from labelwise.web import bodies
 from labelwise.web.background import READY, WorkerReport
@@ -36,38 +32,28 @@ MOST_HELD = 1_000
 """Number of waiting items that are looked at to explain why an annotator gets none."""
 
 
-class ItemPlace(NamedTuple):
-    """The batch of an item and its position in it; None if it was never asked for."""
-
-    id: int
-    asked: Asked | None = None
-    rank: int = 0
+LeasedItem = tuple[int, Pick | None]  # An item, and its pick if it was asked for
 
 
-def find_place(ledger: Ledger, item: int) -> ItemPlace:
-    """Find an item's batch and position."""
-    return ItemPlace(item, *(ledger.pick_of(item) or ()))
-
-
-def show_item(project: Project, place: ItemPlace) -> bodies.Item:
+def show_item(project: Project, item: int, pick: Pick | None) -> bodies.Item:
     """An item as the page shows it; an image has an address of its own."""
     try:
-        about = dict(project.items.describe(place.id))
+        about = dict(project.items.describe(item))
     except LookupError:
-        about = {"text": f"Item {place.id} does not exist any more; skip it."}
+        about = {"text": f"Item {item} does not exist any more; skip it."}
     shown = bodies.Item(
-        id=place.id,
+        id=item,
         kind=str(about.get("kind", project.kind)),
         name=about.get("name"),
         text=about.get("text"),
         columns=shorten_floats(about.get("columns")),
     )
     if project.kind == "images":
-        shown.image = image_address(place.id)
-    if place.asked is not None:
-        shown.batch, shown.rank = place.asked.batch, place.rank + 1
-        if place.rank < len(place.asked.ids):
-            shown.why = explain_pick(place.asked, place.rank)
+        shown.image = make_image_address(item)
+    if pick is not None:
+        shown.batch, shown.rank = pick.asked.batch, pick.rank + 1
+        if pick.rank < len(pick.asked.ids):
+            shown.why = explain_pick(*pick)
     return shown
 
 
@@ -87,22 +73,12 @@ def shorten_floats(columns: dict[str, object] | None) -> dict[str, object] | Non
     }
 
 
-def image_address(item: int) -> str:
+def make_image_address(item: int) -> str:
     """The address of an item's picture."""
-    return f"/api/items/{quote(str(item))}/image"
+    return f"/api/items/{item}/image"
 
 
-def show_guess(place: ItemPlace) -> bodies.Guess | None:
-    """The model's prediction when it picked an item, if there was a model."""
-    if place.asked is None or place.asked.guesses is None:
-        return None
-    if place.rank >= len(place.asked.guesses):
-        return None
-    label, confidence = place.asked.guesses[place.rank]
-    return bodies.Guess(label=label, confidence=confidence)
-
-
-def count_held(ledger: Ledger, by: str, now: float) -> bodies.Held:
+def count_held_items(ledger: Ledger, by: str, now: float) -> bodies.Held:
     """Holders of the items that wait for a label, among the first `MOST_HELD`."""
     others = answered = 0
     for item in islice(ledger.waiting, MOST_HELD):
@@ -114,7 +90,7 @@ def count_held(ledger: Ledger, by: str, now: float) -> bodies.Held:
     return bodies.Held(others=others, answered=answered)
 
 
-def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
+def list_class_choices(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
     """The classes of the campaign, or those that were used so far, with their keys.
 
     Classes whose names are digits have these as their keys.
@@ -134,7 +110,7 @@ def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]
     ]
 
 
-def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
+def show_campaign_state(ledger: Ledger, settings: Settings) -> bodies.State:
     """The progress of the campaign, the same for all requests."""
     advice = advise_campaign(ledger, settings)
     return bodies.State(
@@ -158,18 +134,13 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
         forecast=advice.forecast,
         you=None,
         annotators=[
-            _show_work(name, work, name in settings.removed)
-            for name, work in sorted(annotators(ledger).items())
+            show_annotator(name, work, name in settings.removed)
+            for name, work in sorted(list_annotators(ledger).items())
         ],
     )
 
 
-def show_person(ledger: Ledger, by: str | None) -> bodies.AnnotatorState | None:
-    """The work of one person so far."""
-    return None if by is None else _show_work(by, ledger.per_annotator.get(by, AnnotatorWork()))
-
-
-def add_report(
+def add_worker_report(
     state: bodies.State, report: WorkerReport, *, trains: bool, version: str
 ) -> bodies.State:
     """Add the last report of the background process."""
@@ -184,14 +155,6 @@ def add_report(
     elif report.error is not None:
         training.running, training.error = False, report.error
     return state.model_copy(update={"training": training, "version": version})
-
-
-def show_event(number: int, event: Event) -> bodies.HistoryLine:
-    """One event as a line of text."""
-    by = getattr(event, "by", None)
-    return bodies.HistoryLine(
-        number=number, kind=kind_of(event), at=event.at, by=by or None, says=describe_event(event)
-    )
 
 
 def _show_batch(ledger: Ledger, settings: Settings) -> bodies.BatchState | None:
@@ -239,37 +202,35 @@ def _show_evaluation(ledger: Ledger) -> bodies.EvaluationState | None:
     if not ledger.trainings:
         return None
     found = ModelEvaluation.from_training(ledger.trainings[-1])
-    score = found.score
-    return bodies.EvaluationState(
+    shown = bodies.EvaluationState(
         training_labels=found.training_labels,
         held_out=found.held_out,
         needed=FEWEST_EVALUATED,
-        metric=None if score is None else score.metric,
-        value=None if score is None else score.value,
-        low=None if score is None else score.low,
-        high=None if score is None else score.high,
         balanced_accuracy=found.balanced_accuracy,
         macro_f1=found.macro_f1,
         says=found.describe(),
     )
+    if (score := found.score) is not None:
+        shown.metric, shown.value = score.metric, score.value
+        shown.low, shown.high = score.low, score.high
+    return shown
 
 
 def show_quality(ledger: Ledger) -> bodies.QualityState:
     """Confusions and calibration of the last model."""
-    found = read_quality(ledger)
+    found = read_model_quality(ledger)
     if found.labels < FEWEST_EVALUATED:
         found = ModelQuality(found.source, found.labels)
-    bins = [
-        bodies.ReliabilityBin(confidence=sure, right=right, labels=labels)
-        for sure, right, labels in found.reliability
-    ]
     return bodies.QualityState(
         source=found.source,
         labels=found.labels,
         needed=FEWEST_EVALUATED,
         classes=list(found.classes),
         confusions=[list(row) for row in found.confusions],
-        reliability=bins,
+        reliability=[
+            bodies.ReliabilityBin(confidence=sure, right=right, labels=labels)
+            for sure, right, labels in found.reliability
+        ],
         calibration_error=found.calibration_error,
     )
 
@@ -287,7 +248,8 @@ def _show_training(ledger: Ledger, settings: Settings) -> bodies.TrainingState:
     )
 
 
-def _show_work(name: str, work: AnnotatorWork, removed: bool = False) -> bodies.AnnotatorState:
+def show_annotator(name: str, work: AnnotatorWork, removed: bool = False) -> bodies.AnnotatorState:
+    """The work of one person so far."""
     return bodies.AnnotatorState(
         name=name, labels=work.labels, skips=work.skips, seconds=work.seconds, removed=removed
     )

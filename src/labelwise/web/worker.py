@@ -15,11 +15,11 @@ from pathlib import Path
 
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import CampaignRunner
-from labelwise.campaign.training import describe_error
+from labelwise.campaign.training import describe_training_error
 from labelwise.errors import Conflict, LabelwiseError, MissingDependency
 from labelwise.record.events import Training
 from labelwise.rounds import DeferredLearner, Step
-from labelwise.web.background import READY, WorkerOrder, connect_to_server, limit_reports
+from labelwise.web.background import READY, WorkerOrder, connect_to_server, limit_progress_reports
 from labelwise.web.predictions import predict_pool, write_predictions
 
 LOOK_INTERVAL = 0.5  # Seconds between two looks at the record
@@ -36,7 +36,7 @@ class Worker:
     def __init__(self, home: Path, report: Callable[..., None]) -> None:
         self._report = report
         self._project = Project.open(home)
-        self._progress = limit_reports(self._report_progress)
+        self._progress = limit_progress_reports(self._report_progress)
         self._runner = CampaignRunner(self._project, progress=self._progress)
         self._predicted: int | None = None  # number of the training whose predictions are written
         self._record = self._runner.record
@@ -47,7 +47,7 @@ class Worker:
         self._warm = False
         self.trained_at = 0.0  # end of the last training, by the monotonic clock
 
-    def look(self, *, ordered: bool = False) -> bool:
+    def run_next_step(self, *, ordered: bool = False) -> bool:
         """Run the next step; False if there is none.
 
         With ``ordered``, it trains whatever the state of the batch.
@@ -55,7 +55,7 @@ class Worker:
         runner = self._runner
         length = self._record.storage.length(self._record.name)
         # A process that ends during its training leaves no event, so it is checked every time.
-        if length == self._seen_length and not ordered and not runner.is_over(self._awaited):
+        if length == self._seen_length and not ordered and not runner.is_lost(self._awaited):
             return False
         self._seen_length = -1  # look again if the record cannot be read now
         if ordered:
@@ -94,7 +94,7 @@ class Worker:
             result = None
         except Exception as error:
             failed = "training" if training else "selection"
-            text = f"the {failed} failed: {describe_error(error)}"
+            text = f"the {failed} failed: {describe_training_error(error)}"
             self._error = text, done
             self._report(error=text)
             if not isinstance(error, LabelwiseError):
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             if "refresh" in given:
                 worker.refresh_items()
-            while worker.look(ordered=ordered):
+            while worker.run_next_step(ordered=ordered):
                 ordered = False
             ordered = False
             worker.warm_up()
@@ -189,11 +189,11 @@ def main(arguments: Sequence[str]) -> None:
             unreadable = True
             report(error=str(error))
             time.sleep(RETRY_DELAY)
-        given = _wait_for_orders(orders, worker.trained_at)
+        given = _wait_for_worker_orders(orders, worker.trained_at)
         ordered = "train" in given or ordered
 
 
-def _wait_for_orders(orders: "queue.Queue[WorkerOrder]", trained_at: float) -> set[str]:
+def _wait_for_worker_orders(orders: "queue.Queue[WorkerOrder]", trained_at: float) -> set[str]:
     """Wait a moment for orders; those to train count only since the last training ended."""
     try:
         given = [orders.get(timeout=LOOK_INTERVAL)]

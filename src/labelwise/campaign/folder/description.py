@@ -8,11 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from labelwise.errors import BadInput
-from labelwise.files import write_text
+from labelwise.files import JsonObject, write_text
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import ARRAYS, TABLES
 
@@ -29,7 +28,7 @@ TFIDF = "tfidf"
 class UsedEncoder:
     """An encoder of a campaign."""
 
-    spec: str  # what opens it, such as ``"efficientnet_lite0"``; paths as from `make_relative`
+    spec: str  # what opens it, such as ``"efficientnet_lite0"``; paths as from `make_path_relative`
     checksum: str  # of the encoder when the campaign was started
 
 
@@ -82,7 +81,7 @@ class CampaignDescription:
     def read(cls, home: Path) -> "CampaignDescription":
         """Read the file of a campaign's folder."""
         try:
-            content: dict[str, Any] = json.loads((home / DESCRIPTION).read_text())
+            content: JsonObject = json.loads((home / DESCRIPTION).read_text())
             number = int(content.pop("format"))
             if number == 1:  # at most one file of features
                 content["features"] = [] if content["features"] is None else [content["features"]]
@@ -113,22 +112,22 @@ def find_source_form(path: Path) -> str:
     raise BadInput(f"{path} has an unknown file type; give a folder or one of {known}")
 
 
-def make_relative(home: Path, path: Path) -> str:
+def make_path_relative(home: Path, path: Path) -> str:
     """Make a path relative if it is near the campaign's folder, so that both can move together."""
     near = path.absolute().is_relative_to(home.absolute().parent)
     return os.path.relpath(path.absolute(), home.absolute()) if near else str(path.absolute())
 
 
-def resolve_path(home: Path, path: str) -> Path:
-    """The absolute path of one written by `make_relative`."""
+def resolve_campaign_path(home: Path, path: str) -> Path:
+    """The absolute path of one written by `make_path_relative`."""
     return Path(os.path.normpath(home.absolute() / path))
 
 
-def remove_password(url: str) -> str:
+def remove_storage_password(url: str) -> str:
     """Remove the password from a storage URL.
 
     Example:
-        >>> remove_password("postgresql+psycopg://ann:secret@db.example/labels")
+        >>> remove_storage_password("postgresql+psycopg://ann:secret@db.example/labels")
         'postgresql+psycopg://ann@db.example/labels'
     """
     parts = urlsplit(url)

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from labelwise.arrays import HostArray
 from labelwise.campaign.folder.description import (
     EMBEDDING,
     INPUTS,
     TFIDF,
     CampaignDescription,
     UsedEncoder,
-    resolve_path,
+    resolve_campaign_path,
 )
-from labelwise.campaign.folder.encoders import open_encoders, open_new_encoder, shorten_spec
+from labelwise.campaign.folder.encoders import (
+    open_campaign_encoders,
+    open_new_encoder,
+    shorten_encoder_spec,
+)
 from labelwise.campaign.folder.items import (
     MANIFEST,
     CampaignItems,
@@ -89,7 +93,7 @@ def ingest_items(
     Returns:
         The new description, and the result.
     """
-    with lock_campaign(home):
+    with lock_campaign_ingest(home):
         ingestion = _Ingestion(home, description, work or home / WORK, skip_broken, progress)
         found = ingestion.run(without, side, encoders)
         shutil.rmtree(home / WORK, ignore_errors=True)
@@ -97,7 +101,7 @@ def ingest_items(
 
 
 @contextmanager
-def lock_campaign(home: Path) -> Iterator[None]:
+def lock_campaign_ingest(home: Path) -> Iterator[None]:
     """Lock a campaign against other processes that add items."""
     with lock_file(home / ".ingest.lock") as held:
         if not held:
@@ -122,7 +126,7 @@ class _Ingestion:
         progress: Progress | None,
     ) -> None:
         self.home, self.description, self.work = home, description, work
-        self.source = resolve_path(home, description.source)
+        self.source = resolve_campaign_path(home, description.source)
         self.skip_broken, self._progress = skip_broken, progress
         exists = (home / INPUTS).exists()
         self._items = CampaignItems(home, description.kind, self.source) if exists else None
@@ -201,7 +205,7 @@ class _Ingestion:
         if not self.description.features:
             return found.values
         before, files, parts = self.before, self.description.features, []
-        for path in (resolve_path(self.home, file) for file in files):
+        for path in (resolve_campaign_path(self.home, file) for file in files):
             rows, wanted = read_feature_rows(path), before + len(found.values)
             if len(rows) != wanted:
                 raise BadInput(
@@ -217,10 +221,10 @@ class _Ingestion:
             )
         self.description = replace(self.description, widths=widths if len(files) > 1 else ())
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        self._check_known_rows(resolve_path(self.home, files[0]), whole)
+        self._check_known_rows(resolve_campaign_path(self.home, files[0]), whole)
         return whole[before:]
 
-    def _check_known_rows(self, path: Path, rows: NDArray[Any]) -> None:
+    def _check_known_rows(self, path: Path, rows: HostArray) -> None:
         """Reject a file of features whose first rows differ from the known items."""
         before = self.before
         if len(rows) < before:
@@ -231,7 +235,7 @@ class _Ingestion:
             return
         scale = Standardizer.load(self.home / EMBEDDING)
         inputs = load_npy(self.home / INPUTS)
-        for part in _split_rows(rows, before):
+        for part in _split_input_rows(rows, before):
             if not np.array_equal(scale(rows[part]), inputs[part]):
                 raise BadInput(
                     f"{path}: rows {part.start} to {part.stop - 1} differ from the start of the "
@@ -264,8 +268,10 @@ class _Ingestion:
             self._reject_broken(self._name_broken(found, broken), len(items))
             good = [n for n in range(len(items)) if n not in broken]
             width = sum(encoder.dimension for encoder in encoders)
-            with _extend_rows(self.home / INPUTS, (width,), np.float32, self.before) as append:
-                for part in _split_rows(np.empty((len(good), width)), len(good)):
+            with _extend_input_rows(
+                self.home / INPUTS, (width,), np.float32, self.before
+            ) as append:
+                for part in _split_input_rows(np.empty((len(good), width)), len(good)):
                     some = [items[n] for n in good[part]]
                     append(np.concatenate([store.read(some) for store in stores], axis=1))
         if not self.before:
@@ -275,7 +281,7 @@ class _Ingestion:
     def _open_encoders(self, specs: Sequence[str], texts: Sequence[str]) -> list[Encoder]:
         """The encoders of the campaign, or at the start the given ones."""
         if self.before:
-            return open_encoders(self.home, self.description)
+            return open_campaign_encoders(self.home, self.description)
         kind = self.description.kind
         found = [open_new_encoder(self.home, spec, kind, texts) for spec in specs]
         if len({(encoder.name, encoder.checksum) for encoder in found}) < len(found):
@@ -293,7 +299,9 @@ class _Ingestion:
                 encoder.save(self.home / EMBEDDING)
                 notes += [TEXT_HINT] if spec == AUTO else []
             used.append(UsedEncoder(own, encoder.checksum))
-            notes.append(f"encoded by {shorten_spec(own)}: {encoder.dimension:,} features each")
+            notes.append(
+                f"encoded by {shorten_encoder_spec(own)}: {encoder.dimension:,} features each"
+            )
         widths = tuple(encoder.dimension for encoder in encoders)
         self.description = replace(self.description, encoders=tuple(used), widths=widths)
 
@@ -312,7 +320,7 @@ class _Ingestion:
             self._reject_broken(broken, len(files))
             self.description = replace(self.description, shape=form.shape)
         shape, good = self.description.shape, [path for path in files if path not in broken]
-        with _extend_rows(self.home / INPUTS, shape, np.uint8, self.before) as append:
+        with _extend_input_rows(self.home / INPUTS, shape, np.uint8, self.before) as append:
             for first in range(0, len(good), _IMAGES_AT_ONCE):
                 paths = good[first : first + _IMAGES_AT_ONCE]
                 block = np.zeros((len(paths), *shape), dtype=np.uint8)
@@ -337,8 +345,8 @@ class _Ingestion:
             embed = TfidfEncoder.fit(rows) if texts else Standardizer.fit(rows)
             embed.save(path)
         width = len(embed.mean) if texts else rows.shape[1]
-        with _extend_rows(self.home / INPUTS, (width,), np.float32, self.before) as append:
-            for part in _split_rows(np.empty((len(rows), width)), len(rows)):
+        with _extend_input_rows(self.home / INPUTS, (width,), np.float32, self.before) as append:
+            for part in _split_input_rows(np.empty((len(rows), width)), len(rows)):
                 append(embed(rows[part]))
                 self._report_progress("embedding", part.stop, len(rows))
 
@@ -362,9 +370,9 @@ class _Ingestion:
 
 
 @contextmanager
-def _extend_rows(
+def _extend_input_rows(
     path: Path, shape: Sequence[int], dtype: Any, before: int
-) -> Iterator[Callable[[NDArray[Any]], None]]:
+) -> Iterator[Callable[[HostArray], None]]:
     """Append rows to the first ``before`` rows of a .npy file, which is replaced atomically.
 
     The file is written, not mapped: on a full disk a write is an error, but a mapped file would
@@ -378,7 +386,7 @@ def _extend_rows(
             header = {"descr": descr, "fortran_order": False, "shape": (count, *shape)}
             np.lib.format.write_array_header_1_0(file, header)
 
-        def append(rows: NDArray[Any]) -> None:
+        def append(rows: HostArray) -> None:
             nonlocal count
             file.write(np.ascontiguousarray(rows, dtype=kind).data)
             count += len(rows)
@@ -388,14 +396,14 @@ def _extend_rows(
             old = load_npy(path)
             if old.shape[1:] != tuple(shape) or old.dtype != kind:
                 raise BadInput(f"{path} holds {old.dtype} rows of {old.shape[1:]}")
-            for rows in _split_rows(old, before):
+            for rows in _split_input_rows(old, before):
                 append(old[rows])
         yield append
         file.seek(0)
         write_header()
 
 
-def read_feature_rows(path: Path) -> NDArray[Any]:
+def read_feature_rows(path: Path) -> HostArray:
     """Read and check the rows of a .npy or .npz file."""
     if path.is_file() and path.suffix.lower() not in ARRAYS:
         raise BadInput(f"{path} is not a file of features; give one of {', '.join(ARRAYS)}")
@@ -406,7 +414,7 @@ def read_feature_rows(path: Path) -> NDArray[Any]:
             f"{path} holds {rows.dtype} of shape {rows.shape}; give numbers (items, features), or "
             "a folder of pictures"
         )
-    for part in _split_rows(rows, len(rows)):
+    for part in _split_input_rows(rows, len(rows)):
         wrong = ~np.isfinite(rows[part]).all(axis=1)
         if wrong.any():
             row = part.start + int(wrong.argmax())
@@ -414,7 +422,7 @@ def read_feature_rows(path: Path) -> NDArray[Any]:
     return rows
 
 
-def _split_rows(rows: NDArray[Any], count: int) -> Iterator[slice]:
+def _split_input_rows(rows: HostArray, count: int) -> Iterator[slice]:
     """Split the first ``count`` rows into parts of some megabytes."""
     width = int(np.prod(rows.shape[1:], dtype=np.int64)) * 8
     step = max(1, _BLOCK_BYTES // max(1, width))

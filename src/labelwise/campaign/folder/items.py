@@ -8,18 +8,16 @@ import json
 import mmap
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Ids
+from labelwise.arrays import HostArray
 from labelwise.campaign.folder.description import EMBEDDING, INPUTS
 from labelwise.errors import BadInput, UnknownName
-from labelwise.files import load_npy, write_atomically
+from labelwise.files import Json, JsonObject, load_npy, write_atomically
 from labelwise.learners.embedding import Standardizer
 
 MANIFEST = "items.jsonl"
@@ -37,7 +35,7 @@ class CampaignItems:
         >>> write_items(home / MANIFEST, [{"text": "a rose"}, {"text": "an oak"}])
         2
         >>> items = CampaignItems(home, "texts", home)
-        >>> len(items), 1 in items, items.text(1)
+        >>> len(items), 1 in items, items.entry(1)["text"]
         (2, True, 'an oak')
     """
 
@@ -58,11 +56,6 @@ class CampaignItems:
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))
-
-    @property
-    def ids(self) -> Ids:
-        """All ids, ``(n,)``, including missing items."""
-        return np.arange(len(self), dtype=np.int64)
 
     def key(self, item: int) -> int | str:
         """The user's id of an item: the value of the id column; its number if there is none."""
@@ -114,9 +107,9 @@ class CampaignItems:
                 found.setdefault(name, []).append(item)
         return found
 
-    def entry(self, item: int) -> dict[str, Any]:
+    def entry(self, item: int) -> JsonObject:
         """The entry of an item in the list."""
-        if item not in self and not (self._lines.reread() and item in self):
+        if item not in self and not (self._lines.reread_items() and item in self):
             raise UnknownName(f"the campaign has no item {item}; ids are 0 to {len(self) - 1}")
         return self._lines[int(item)]
 
@@ -127,7 +120,8 @@ class CampaignItems:
             UnknownName: there is no such item, or its file is gone.
             BadInput: the items are not images, or the path leads out of the source folder.
         """
-        self._check_kind("images", "image file")
+        if self.kind != "images":
+            raise BadInput(f"the items of this campaign are {self.kind} and have no image file")
         listed = str(self.entry(item)["path"])
         folder = self.source.resolve()
         found = (folder / listed).resolve()
@@ -138,20 +132,10 @@ class CampaignItems:
             raise UnknownName(f"the file of item {item} is gone: {listed}{hint}")
         return found
 
-    def text(self, item: int) -> str:
-        """The text of an item."""
-        self._check_kind("texts", "text")
-        return str(self.entry(item)["text"])
-
-    def row(self, item: int) -> dict[str, Any]:
-        """The columns of an item by name; only the first ones of a feature file."""
-        self._check_kind("numbers", "row of numbers")
-        return dict(self.entry(item)["row"])
-
-    def describe(self, item: int) -> dict[str, Any]:
+    def describe(self, item: int) -> JsonObject:
         """The data for a page: ``id``, ``kind``, and ``name``, ``text`` or ``columns``."""
         entry = self.entry(item)
-        about: dict[str, Any] = {"id": int(item), "kind": self.kind}
+        about: JsonObject = {"id": int(item), "kind": self.kind}
         if self.kind == "images":
             # File names that are not valid text cannot be sent.
             about["name"] = entry["path"].encode("utf-8", "replace").decode()
@@ -160,10 +144,6 @@ class CampaignItems:
         else:
             about["columns"] = entry["row"]
         return about
-
-    def _check_kind(self, kind: str, what: str) -> None:
-        if self.kind != kind:
-            raise BadInput(f"the items of this campaign are {self.kind} and have no {what}")
 
 
 def explain_moved_source(source: Path, home: Path) -> str:
@@ -197,7 +177,7 @@ class _JsonLines:
             starts.append(np.flatnonzero(block == ord("\n")) + first + 1)
         self._held, self._starts = held, np.concatenate(starts)
 
-    def reread(self) -> bool:
+    def reread_items(self) -> bool:
         """Read the list again if it has grown; return whether it has."""
         if self._path.stat().st_size == self._size:
             return False
@@ -207,10 +187,10 @@ class _JsonLines:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, number: int) -> dict[str, Any]:
+    def __getitem__(self, number: int) -> JsonObject:
         held, starts = self._held, self._starts
         try:
-            line: Any = json.loads(held[int(starts[number]) : int(starts[number + 1])])
+            line: Json = json.loads(held[int(starts[number]) : int(starts[number + 1])])
         except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict) or line.pop("id", None) != number:
@@ -226,22 +206,22 @@ class _FeatureRows:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self.reread()
+        self.reread_items()
 
-    def reread(self) -> bool:
-        self._inputs: NDArray[Any] = load_npy(self._home / INPUTS)
+    def reread_items(self) -> bool:
+        self._inputs: HostArray = load_npy(self._home / INPUTS)
         self._scale = Standardizer.load(self._home / EMBEDDING)
         return True
 
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def __getitem__(self, number: int) -> dict[str, Any]:
+    def __getitem__(self, number: int) -> JsonObject:
         row = self._scale.back(self._inputs[number][None])[0, :SHOWN_COLUMNS]
         return {"row": {str(column): float(f"{value:.6g}") for column, value in enumerate(row)}}
 
 
-def write_items(path: Path, entries: Iterable[Mapping[str, Any]], *, after: int = 0) -> int:
+def write_items(path: Path, entries: Iterable[JsonObject], *, after: int = 0) -> int:
     """Write items to a list atomically.
 
     The first ``after`` items of the list are kept.

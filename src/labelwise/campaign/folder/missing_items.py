@@ -20,7 +20,7 @@ MISSING_REASON = "its file or row is gone"
 _PROBES = 50
 
 
-def close_items(ledger: Ledger, missing: Iterable[int], now: float) -> list[Event]:
+def close_missing_items(ledger: Ledger, missing: Iterable[int], now: float) -> list[Event]:
     """Events that close missing items; none for items that are done.
 
     Example:
@@ -31,7 +31,7 @@ def close_items(ledger: Ledger, missing: Iterable[int], now: float) -> list[Even
         ...     Asked(1.0, 1, (4, 7)),
         ...     Told(2.0, 7, "owl", "ann"),
         ... ])
-        >>> ledger.extend(close_items(ledger, [4, 7], now=3.0))
+        >>> ledger.extend(close_missing_items(ledger, [4, 7], now=3.0))
         >>> list(ledger.waiting), ledger.labels, ledger.skipped[4].reason
         ([], {7: 'owl'}, 'its file or row is gone')
     """
@@ -58,7 +58,7 @@ def list_closed_items(ledger: Ledger) -> list[int]:
     return [*skipped, *resolved]
 
 
-def annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
+def list_annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
     """The work of every annotator, without the one that only closes missing items."""
     return {
         by: work
@@ -67,17 +67,17 @@ def annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
     }
 
 
-def update_missing(
+def update_missing_items(
     ledger: Ledger, missing: Sequence[int], now: float
 ) -> tuple[list[Event], tuple[int, ...]]:
     """Events that close missing items and reopen the others, and the ids of the reopened ones."""
     still = set(missing)
     returned = [item for item in list_closed_items(ledger) if item not in still]
     reopening = [Withdrawn(now, item, SYSTEM_ANNOTATOR) for item in returned]
-    return [*close_items(ledger, missing, now), *reopening], tuple(returned)
+    return [*close_missing_items(ledger, missing, now), *reopening], tuple(returned)
 
 
-def find_missing(items: CampaignItems, ids: Iterable[int]) -> list[int]:
+def find_missing_items(items: CampaignItems, ids: Iterable[int]) -> list[int]:
     """The items whose image file is missing.
 
     If all of some other files are missing as well, the whole folder is unavailable, as with a disk
@@ -85,14 +85,14 @@ def find_missing(items: CampaignItems, ids: Iterable[int]) -> list[int]:
     """
     if items.kind != "images":
         return []
-    found = [item for item in ids if not _has_file(items, item)]
+    found = [item for item in ids if not _has_item_file(items, item)]
     step = max(1, len(items) // _PROBES)
-    if found and not any(_has_file(items, item) for item in range(0, len(items), step)):
+    if found and not any(_has_item_file(items, item) for item in range(0, len(items), step)):
         return []
     return found
 
 
-def _has_file(items: CampaignItems, item: int) -> bool:
+def _has_item_file(items: CampaignItems, item: int) -> bool:
     try:
         return items.path(item).is_file()
     except UnknownName:

@@ -52,17 +52,17 @@ def save_upload(description: CampaignDescription, source: Path, name: str, conte
             broken = find_image_format([given]).broken
             if broken:
                 raise BadInput(f"{name} cannot be read: {broken[given]}")
-            return _save_image(source, name, content)
+            return _save_uploaded_image(source, name, content)
         if suffix not in APPENDED:
             raise BadInput(f"{name} is not a table; give one of {', '.join(APPENDED)}")
         table = read_table(given)
         for column in (*description.text, *description.columns):
             if column not in table:
                 raise BadInput(f"{name} has no column {column!r}; it has {', '.join(table)}")
-        return _append_rows(source, list(iterate_rows(table)))
+        return _append_uploaded_rows(source, list(iterate_rows(table)))
 
 
-def _save_image(folder: Path, name: str, content: bytes) -> int:
+def _save_uploaded_image(folder: Path, name: str, content: bytes) -> int:
     """Write an image under its name or a free one; nothing if the same file is there."""
     place, number = folder / name, 1
     while place.exists():
@@ -75,7 +75,7 @@ def _save_image(folder: Path, name: str, content: bytes) -> int:
     return 1
 
 
-def _append_rows(source: Path, rows: Iterable[Mapping[str, object]]) -> int:
+def _append_uploaded_rows(source: Path, rows: Iterable[Mapping[str, object]]) -> int:
     """Append rows to a table; columns that it does not have are left out."""
     added, old = list(rows), source.read_bytes()
     if source.suffix.lower() not in APPENDED:

@@ -14,19 +14,19 @@ from labelwise.campaign.evaluation import (
     ModelScore,
     learning_curve,
     list_suspicious_labels,
-    read_quality,
-    read_score,
+    read_model_quality,
+    read_model_score,
 )
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import CampaignItems
-from labelwise.campaign.folder.missing_items import annotators
+from labelwise.campaign.folder.missing_items import list_annotators
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise_campaign, select_shown
 from labelwise.display import format_percent
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.images import make_thumbnail_url
-from labelwise.record.agreement import agreement
+from labelwise.record.agreement import AnnotatorAgreement, agreement
 from labelwise.record.events import Asked, Event, Label, Told, Trained, Withdrawn
 from labelwise.record.ledger import Ledger
 
@@ -64,18 +64,6 @@ class BatchPicks:
     picks: tuple[ReportedPick, ...]
 
 
-@dataclass(frozen=True)
-class AnnotatorSummary:
-    """One annotator: current labels and skips, time, and estimated share of correct labels."""
-
-    name: str
-    labels: int
-    skips: int
-    seconds: float
-    seconds_per_label: float | None = None
-    reliability: float | None = None
-
-
 Labels = Mapping[int, Label]
 Rows = tuple[tuple[str, ...], ...]
 
@@ -104,7 +92,7 @@ class ReportData:
     calibration: str = ""  # the expected calibration error in a sentence; empty if unknown
     # labels that are likely wrong, the most suspicious first
     suspicious: tuple[ReportedPick, ...] = ()
-    annotators: tuple[AnnotatorSummary, ...] = ()  # the one with the most labels first
+    annotators: Rows = ()  # a row per annotator, the one with the most labels first
     agreement: str = ""  # of the annotators, in a sentence
     pairs: Rows = ()  # a row per two annotators with common items
     surprises: tuple[ReportedPick, ...] = ()  # picks with a wrong prediction, most confident first
@@ -151,17 +139,8 @@ def collect_report(
     found = learning_curve(ledger)
     metric = found[-1].metric if found else "accuracy"
     together = agreement(ledger)
-    pairs = [
-        (
-            f"{pair.first} & {pair.second}",
-            f"{pair.items:,}",
-            f"{pair.agreed:,}",
-            _format_number(pair.kappa),
-        )
-        for pair in together.pairs
-    ]
-    quality = read_quality(ledger)
-    confusion_head, confusions = _confusion_rows(quality)
+    quality = read_model_quality(ledger)
+    confusion_head, confusions = _collect_confusion_rows(quality)
     error = quality.calibration_error
     return ReportData(
         name=name,
@@ -174,28 +153,38 @@ def collect_report(
         is_regression=settings.regression,
         measured=(found[-1].evaluated or 0) if found and metric != "prequential" else 0,
         points=tuple(found),
-        trainings=_training_rows(ledger.trainings, metric),
+        trainings=_collect_training_rows(ledger.trainings, metric),
         growth=_collect_growth(events),
-        balance=_count_ranges(labels) if settings.regression else _count_classes(labels, settings),
+        balance=_count_report_ranges(labels)
+        if settings.regression
+        else _count_report_classes(labels, settings),
         confusion_head=confusion_head,
         confusions=confusions,
-        reliability=_reliability_rows(quality),
+        reliability=_collect_reliability_rows(quality),
         calibration=""
         if error is None
         else f"on average, confidence and accuracy differ by {format_percent(error)}",
         suspicious=_collect_suspicious(ledger, show_item, picks),
-        annotators=_summarize_annotators(ledger, events, together.reliability),
+        annotators=_collect_annotator_rows(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
-        pairs=tuple(pairs),
+        pairs=_collect_pair_rows(together),
         surprises=_collect_surprises(ledger, labels, show_item, picks)
         if not settings.regression
         else (),
         picks=_collect_batches(ledger, labels, show_item, picks),
-        costs=_cost_rows(ledger, settings),
-        settings=_setting_rows(settings),
+        costs=_collect_cost_rows(ledger, settings),
+        settings=_collect_setting_rows(settings),
         version=metadata.version("labelwise"),
         made=now(),
     )
+
+
+def _collect_pair_rows(found: AnnotatorAgreement) -> Rows:
+    rows = []
+    for pair in found.pairs:
+        names, kappa = f"{pair.first} & {pair.second}", _format_number(pair.kappa)
+        rows.append((names, f"{pair.items:,}", f"{pair.agreed:,}", kappa))
+    return tuple(rows)
 
 
 def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
@@ -208,7 +197,7 @@ def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
     return (found.says, *ahead, *judged)
 
 
-def _cost_rows(ledger: Ledger, settings: Settings) -> Rows:
+def _collect_cost_rows(ledger: Ledger, settings: Settings) -> Rows:
     cost = campaign_cost(ledger, settings)
     rows: list[tuple[str, str, float | None]] = [
         ("labels", f"{cost.labels:,}", settings.budget_labels)
@@ -242,29 +231,31 @@ def _collect_tiles(ledger: Ledger, labels: int) -> Rows:
     return tuple(tiles)
 
 
-def _training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
+def _collect_training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
     """Number, training and held-out labels, score and its interval, and time of every model."""
     rows = []
     for training in trainings:
-        found, score = ModelEvaluation.from_training(training), read_score(training, metric)
+        found, score = ModelEvaluation.from_training(training), read_model_score(training, metric)
         shown, ends = found.describe_progress() if found.held_out else "–", "–"
         if score is not None:
-            shown = _format_value(score.value, metric)
+            shown = _format_report_score(score.value, metric)
             if score.low is not None and score.high is not None:
-                ends = " to ".join(_format_value(end, metric) for end in (score.low, score.high))
+                ends = " to ".join(
+                    _format_report_score(end, metric) for end in (score.low, score.high)
+                )
         counts = (f"{found.training_labels:,}", f"{found.held_out:,}")
         balanced, f1 = found.balanced_accuracy, found.macro_f1
-        others = () if metric == "mse" else (_format_share(balanced), _format_number(f1))
+        others = () if metric == "mse" else (_format_report_share(balanced), _format_number(f1))
         seconds = f"{training.seconds:.1f} s"
         rows.append((f"{training.number}", *counts, shown, ends, *others, seconds))
     return tuple(rows)
 
 
-def _format_value(value: float, metric: str) -> str:
+def _format_report_score(value: float, metric: str) -> str:
     return f"{value:.4g}" if metric == "mse" else format_percent(value)
 
 
-def _format_share(value: float | None) -> str:
+def _format_report_share(value: float | None) -> str:
     return "–" if value is None else format_percent(value)
 
 
@@ -286,13 +277,13 @@ def _collect_growth(events: Iterable[Event]) -> tuple[tuple[float, int], ...]:
     return tuple(steps[place] for place in places)
 
 
-def _count_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int], ...]:
+def _count_report_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int], ...]:
     counts = Counter({str(label): 0 for label in settings.classes or ()})
     counts.update(str(label) for label in labels.values())
     return tuple(counts.most_common()) if labels else ()
 
 
-def _confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
+def _collect_confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
     """Head and rows of the confusion matrix; of many classes only the most frequent confusion."""
     names, counts = [str(label) for label in found.classes], found.confusions
     wide, rows = len(names) > _MAX_COLUMNS, []
@@ -308,7 +299,7 @@ def _confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
     return ("label", "labels", "accuracy", *columns), tuple(rows)
 
 
-def _reliability_rows(quality: ModelQuality) -> Rows:
+def _collect_reliability_rows(quality: ModelQuality) -> Rows:
     """Confidence, share right and number of labels of each range of confidence."""
     return tuple(
         (format_percent(sure), format_percent(right), f"{count:,}")
@@ -328,7 +319,7 @@ def _collect_suspicious(
     return tuple(picks)
 
 
-def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
+def _count_report_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
     values = [float(value) for value in labels.values()]
     if not values:
         return ()
@@ -343,26 +334,26 @@ def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _summarize_annotators(
+def _collect_annotator_rows(
     ledger: Ledger, events: Iterable[Event], reliability: Mapping[str, float]
-) -> tuple[AnnotatorSummary, ...]:
+) -> Rows:
+    """Labels, skips, time and estimated share of correct labels of every annotator."""
     took = defaultdict(list)
     for event in events:
         if isinstance(event, Told) and event.seconds is not None:
             took[event.by].append(event.seconds)
-    found = [
-        AnnotatorSummary(
+    active = [one for one in list_annotators(ledger).items() if one[1].labels or one[1].skips]
+    return tuple(
+        (
             by or "(no name)",
-            work.labels,
-            work.skips,
-            work.seconds,
-            statistics.median(took[by]) if took[by] else None,
-            reliability.get(by),
+            f"{work.labels:,}",
+            f"{work.skips:,}",
+            f"{statistics.median(took[by]):.1f}" if took[by] else "–",
+            f"{work.seconds / 3600:.2f}",
+            _format_report_share(reliability.get(by)),
         )
-        for by, work in annotators(ledger).items()
-        if work.labels or work.skips
-    ]
-    return tuple(sorted(found, key=lambda one: (-one.labels, one.name)))
+        for by, work in sorted(active, key=lambda entry: (-entry[1].labels, entry[0]))
+    )
 
 
 def _collect_surprises(
@@ -380,7 +371,7 @@ def _collect_surprises(
                 wrong.append((-guess[1], item, batch.asked, rank))
     wrong.sort(key=lambda entry: entry[:2])
     return tuple(
-        _describe_pick(labels, asked, rank, show_item) for _, _, asked, rank in wrong[:count]
+        _report_pick(labels, asked, rank, show_item) for _, _, asked, rank in wrong[:count]
     )
 
 
@@ -393,9 +384,7 @@ def _collect_batches(
         chosen = [
             rank for rank, item in enumerate(batch.asked.ids) if item not in batch.asked.validation
         ]
-        picks = tuple(
-            _describe_pick(labels, batch.asked, rank, show_item) for rank in chosen[:count]
-        )
+        picks = tuple(_report_pick(labels, batch.asked, rank, show_item) for rank in chosen[:count])
         if picks:
             shown.append(BatchPicks(batch.number, batch.asked.strategy, picks))
         if len(shown) == 3:
@@ -403,7 +392,7 @@ def _collect_batches(
     return tuple(shown)
 
 
-def _describe_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem) -> ReportedPick:
+def _report_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem) -> ReportedPick:
     item = asked.ids[rank]
     shown, picture = show_item(item)
     label = labels.get(item)
@@ -419,7 +408,7 @@ def _describe_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem)
     )
 
 
-def _setting_rows(settings: Settings) -> Rows:
+def _collect_setting_rows(settings: Settings) -> Rows:
     shown = []
     for name, value in settings.to_dict().items():
         if value is None or value == {}:
