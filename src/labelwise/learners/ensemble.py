@@ -31,7 +31,7 @@ from labelwise.learners.network import call_module, call_with_features, get_line
 from labelwise.learners.network_reader import derive_predictions, full_precision
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.stacked_training import NetworkStack, can_stack, train_together
-from labelwise.learners.torch_learner import TorchLearner
+from labelwise.learners.torch_learner import TorchLearner, check_factory
 from labelwise.learners.training import (
     LabelledItems,
     TrainingOutcome,
@@ -110,6 +110,7 @@ class EnsembleLearner(TorchLearner):
         """
         if isinstance(members, bool) or not isinstance(members, int) or members < 2:
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
+        check_factory(make_module)
         if "pseudo" in options:
             raise BadInput("an ensemble gives no gradients, so pseudo has no meaning; leave it out")
         super().__init__(self._make_members, **options)

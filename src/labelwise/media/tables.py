@@ -133,7 +133,9 @@ def is_numeric(values: Sequence[Any]) -> bool:
     return bool(known) and (lists or all(parse_number(value) is not None for value in known))
 
 
-def convert_numeric_column(path: Path | str, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
+def convert_numeric_column(
+    path: Path | str, name: str, values: Sequence[Any]
+) -> NDArray[np.float64]:
     """Convert a column to ``(n, 1)`` numbers, or a column of lists of d to ``(n, d)``."""
     missing = sum(map(is_blank, values))
     if missing:
