@@ -18,6 +18,7 @@ from labelwise.cli.files import (
     check_output_file,
     collect_files,
     load_array,
+    match_picks,
     open_pool,
     read_ids,
     read_picks,
@@ -74,7 +75,7 @@ def plan_labels(
     given = collect_files(features=features)
     names = [Path(file).name for file in features]
     with show_progress() as progress:
-        shards, _, rtol = open_pool(
+        shards, _, rtol, _ = open_pool(
             given, labelled=labelled, id_column=id_column, progress=progress
         )
         found = plan(shards, error=error, p=p, rtol=rtol)
@@ -184,9 +185,10 @@ def explain_picks(
     given_labels = load_array(labels, "labels")
     files = collect_files(features=features, probabilities=probabilities)
     with show_progress() as progress:
-        shards, rows, rtol = open_pool(
+        shards, rows, rtol, keys = open_pool(
             files, ids=ids, labelled=labelled, id_column=id_column, progress=progress
         )
+        chosen = match_picks(chosen, keys)
         own, rows = _split_labels(given_labels, ids, labelled, len(chosen), shards, rows)
         found = explain(
             chosen,

@@ -155,6 +155,21 @@ def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list
     return ids, listed
 
 
+class FileKeys(list[Key]):
+    """Keys read from a file, which may write dates, fractions and other keys as texts.
+
+    >>> FileKeys(["2024-05-01", 7]).match([date(2024, 5, 1), "7"])
+    [datetime.date(2024, 5, 1), '7']
+    """
+
+    def match(self, keys: list[Key] | None) -> list[Key]:
+        """The keys of the pool that are written like these; unknown ones stay as they are."""
+        if keys is None:
+            return [int(key) if isinstance(key, str) and key.isdecimal() else key for key in self]
+        known = {str(key).strip(): key for key in keys}
+        return [known.get(str(key), key) for key in self]
+
+
 @dataclass(slots=True, eq=False)
 class RowNumbers:
     """Ids that are the row numbers ``first`` to ``last - 1`` without some; they are not stored.
