@@ -342,9 +342,9 @@ def read_item_keys(
 def read_values(description: CampaignDescription, items: Any) -> tuple[list[str], Any]:
     """Names and values of new items: paths of images, texts, or rows of numbers."""
     if not isinstance(items, str | Path):
-        table, named = convert_table(items), {*description.text, *description.columns}
-        if table is not None and named:
-            unnamed = all(name.isdigit() for name in table) and not named <= set(table)
+        table, columns = convert_table(items), {*description.text, *description.columns}
+        if table is not None and columns:
+            unnamed = all(name.isdigit() for name in table) and not columns <= set(table)
             if not unnamed:
                 return _read_columns(description, "the table", table)
         if not hasattr(items, "__iter__"):
