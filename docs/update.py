@@ -40,14 +40,14 @@ MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
 def pages() -> list[Path]:
-    """All pages in the repository, README included."""
+    """All pages in the repository: those of the site and the ones at the top."""
     docs = ROOT / "docs"
     written = [
         page
         for page in sorted(docs.rglob("*.md"))
         if page.relative_to(docs).parts[0] not in ("generated", "_build")
     ]
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written]
+    return [ROOT / "README.md", ROOT / "PYPI.md", ROOT / "CONTRIBUTING.md", *written]
 
 
 def updated(text: str) -> str:

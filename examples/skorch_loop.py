@@ -4,6 +4,7 @@ pip install 'labelwise[skorch]' scikit-learn
 """
 
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
 from skorch import NeuralNetClassifier
 from torch import nn
@@ -23,8 +24,9 @@ def run(rounds: int = 2) -> list[float]:
     net = NeuralNetClassifier(
         make_module,
         criterion=nn.CrossEntropyLoss,
-        max_epochs=30,
-        lr=0.5,
+        optimizer=torch.optim.Adam,
+        max_epochs=100,
+        lr=0.01,
         train_split=None,
         verbose=0,
     )

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,15 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http", "generated/")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_description_on_pypi_has_no_link_into_the_repository():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / project["readme"]).read_text()
+    targets = re.findall(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)", text)
+    assert not [target for target in targets if not "".join(target).startswith("https://")]
+    extras = set(re.findall(r"labelwise\[([a-z]+)\]", text))
+    assert extras <= project["optional-dependencies"].keys()
 
 
 def test_the_architecture_page_names_functions_that_exist():

@@ -48,7 +48,14 @@ def test_twine_accepts_the_distributions(distributions):
 def test_the_source_distribution_holds_tests_docs_and_changelog(distributions):
     with tarfile.open(distributions[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"CHANGELOG.md", "Makefile", "docs/index.md", "tests/test_packaging.py"} <= names
+    assert {
+        "CHANGELOG.md",
+        "README.md",
+        "PYPI.md",
+        "Makefile",
+        "docs/index.md",
+        "tests/test_packaging.py",
+    } <= names
     assert {"Dockerfile", "compose.yaml"} <= names
 
 

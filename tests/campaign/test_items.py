@@ -60,6 +60,9 @@ def test_a_list_that_was_edited_or_emptied_is_refused(tmp_path):
     (tmp_path / MANIFEST).write_bytes(b"".join(reversed(lines)))
     with pytest.raises(BadInput, match=r"line 1 of .* does not describe item 0"):
         CampaignItems(tmp_path, "texts", tmp_path).entry(0)
+    (tmp_path / MANIFEST).write_bytes(b"no line break")
+    with pytest.raises(BadInput, match=r"line 1 of .* does not describe item 0"):
+        CampaignItems(tmp_path, "texts", tmp_path).has_keys  # noqa: B018
     (tmp_path / MANIFEST).write_bytes(b"")
     with pytest.raises(BadInput, match="is empty"):
         CampaignItems(tmp_path, "texts", tmp_path)

@@ -63,6 +63,9 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
     found, *_ = find_new_rows(path, [])
     assert found.broken == {"row 2": "an infinite number"} and found.values.tolist() == [[1.0]]
     assert found.entries == [{"row": {"x": 1, "d": "y"}}]
+    path.write_text('{"x": 1}\n{"x": -1e200}\n')
+    found, *_ = find_new_rows(path, [])
+    assert found.broken == {"row 2": "a number beyond 1e+100"}
 
 
 def test_texts_beside_numbers_are_not_passed_over_in_silence(tmp_path):

@@ -287,11 +287,13 @@ def test_sources_that_are_none_are_refused(tmp_path):
     (tmp_path / "a.pdf").write_text("")
     np.save(tmp_path / "pictures.npy", np.zeros((3, 4, 4)))
     np.save(tmp_path / "nan.npy", np.array([[1.0], [np.nan]]))
+    np.save(tmp_path / "huge.npy", np.array([[1.0], [1e300]]))
     for name, message in [
         ("none", "no file or folder"),
         ("a.pdf", "unknown file type"),
         ("pictures.npy", r"shape \(3, 4, 4\); give numbers \(items, features\), or a folder"),
         ("nan.npy", "NaN or infinite numbers, first in row 1"),
+        ("huge.npy", r"numbers beyond 1e\+100; scale them"),
     ]:
         with pytest.raises(BadInput, match=message):
             Project.start(tmp_path / name, home=tmp_path / "c")

@@ -1,6 +1,8 @@
 """Predictions of a campaign's model: in a fresh process, for new items, saved, and as files."""
 
+import importlib
 import json
+import operator
 import subprocess
 import sys
 
@@ -160,6 +162,70 @@ def test_new_items_of_another_kind_are_refused(tmp_path, rows_campaign):
     ]:
         with pytest.raises(BadInput, match=f"the model cannot read .*{new}; {wanted}"):
             open_campaign_model(campaign).predict(tmp_path / new)
+
+
+def tables_of(columns):
+    """The same table in every library, columns in reverse order."""
+    columns = dict(reversed(columns.items()))
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    yield from [columns, rows]
+    for library, name in [
+        ("pandas", "DataFrame"),
+        ("polars", "DataFrame"),
+        ("pyarrow", "table"),
+        ("datasets.arrow_dataset", "Dataset.from_dict"),
+    ]:
+        pytest.importorskip(library.partition(".")[0])
+        yield operator.attrgetter(name)(importlib.import_module(library))(columns)
+
+
+def test_tables_in_memory_are_read_by_the_names_of_their_columns(rows_campaign):
+    model = open_campaign_model(rows_campaign[0])
+    new = make_rows(seed=1, count=3)[0]  # as many rows as columns, so a transposed table fits too
+    wanted = model.predict_proba(new)
+    for table in tables_of({name: new[:, n].tolist() for n, name in enumerate("abc")}):
+        np.testing.assert_array_equal(model.predict_proba(table), wanted)
+    pandas = pytest.importorskip("pandas")
+    np.testing.assert_array_equal(model.predict_proba(pandas.DataFrame(new)), wanted)
+
+
+def test_texts_and_categories_of_a_table_in_memory_are_read(tmp_path):
+    texts = [f"{word} story {n}" for n, word in enumerate(["good", "bad"] * 12)]
+    (tmp_path / "r.csv").write_text("review\n" + "\n".join(texts))
+    project = Project.start(tmp_path / "r.csv", text=["review"], classes=["a", "b"], batch=12)
+    label_and_train(project, ["a", "b"] * 12, 12)
+    model = open_campaign_model(project)
+    for table in tables_of({"review": texts, "other": ["x"] * 24}):
+        np.testing.assert_array_equal(model.predict_proba(table), model.predict_proba(texts))
+
+
+def test_rows_of_a_table_with_gaps_and_categories_equal_those_of_its_file(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    numbers = [None if n % 5 == 0 else n / 3 for n in range(40)]
+    table = pandas.DataFrame({"size": numbers, "kind": ["u", "v"] * 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    project = Project.start(tmp_path / "t.csv", classes=["a", "b"], batch=12)
+    label_and_train(project, ["a", "b"] * 20, 12)
+    model = open_campaign_model(project)
+    wanted = model.predict_proba(tmp_path / "t.csv")
+    converted = table.convert_dtypes().assign(kind=pandas.Categorical(table["kind"]))
+    np.testing.assert_array_equal(model.predict_proba(converted), wanted)
+    np.testing.assert_array_equal(model.predict_proba(table.to_dict("records")), wanted)
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (None, "reads a list of items or a table; got None"),
+        ({"a": [1.0], "b": [2.0]}, "the table has no column 'c'; it has a, b"),
+        ([{"a": 1.0, "b": 2.0, "c": None}], "column 'c' of the table has no number in 1 of 1 rows"),
+        ([{"a": 1.0}, 3], "give one mapping per item"),
+        ([["x", "y", "z"]], "reads rows of numbers"),
+    ],
+)
+def test_items_that_the_model_cannot_read_are_named(rows_campaign, items, said):
+    with pytest.raises(BadInput, match=said):
+        open_campaign_model(rows_campaign[0]).predict(items)
 
 
 def test_the_best_of_several_representations_predicts_or_the_named_one(tmp_path, capsys):

@@ -1,11 +1,15 @@
 """Ids, options and files as users write them; inputs are present and never overwritten."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import labelwise
+from labelwise.cli import run
 from labelwise.cli.files import (
     check_input_files,
     collect_given_files,
@@ -92,6 +96,51 @@ def test_ids_that_are_not_numbers_are_texts(tmp_path: Path):
     assert picks.keys == ["b", "a"] and picks.ids.tolist() == encode_keys(["b", "a"])[0].tolist()
 
 
+HOURS = [datetime(2024, 10, 27, hour) for hour in range(12)]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        HOURS,
+        [hour.replace(tzinfo=UTC) for hour in HOURS],
+        [hour.date() + timedelta(days=n) for n, hour in enumerate(HOURS)],
+        [n / 4 for n in range(12)],
+        [Decimal(n) / 4 for n in range(12)],
+        [b"k%d" % n for n in range(12)],
+        [f"{n:04}" for n in range(12)],
+        [str(n + 100) for n in range(12)],
+        [2**63 + n for n in range(12)],
+        list(range(12)),
+    ],
+    ids=["time", "zone", "date", "float", "decimal", "bytes", "padded", "digits", "uint64", "int"],
+)
+def test_picks_by_keys_of_any_type_are_read_again(tmp_path, monkeypatch, capsys, keys, suffix):
+    monkeypatch.chdir(tmp_path)
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+    columns = {"id": keys, "x": list(np.cos(range(12))), "y": list(np.sin(range(12)))}
+    if isinstance(keys[0], int):
+        columns["id"] = pyarrow.array(keys, "uint64" if keys[0] else "int64")
+    pyarrow.parquet.write_table(pyarrow.table(columns), "f.parquet")
+    select = ["select", "f.parquet", "-s", "k_center"]
+    picks = f"p.{suffix}"
+    assert run([*select, "-b", "4", "--out", picks]) == 0
+    again = [*select, "-b", "8", "--labelled", picks, "--out", "rest.csv"]
+    for command in (again, ["explain", picks, "f.parquet"]):
+        assert run(command) == 0, capsys.readouterr().err
+    assert run(["plan", "f.parquet", "--labelled", picks, "--error", "0.5"]) == 0
+    every = [*map(str, read_ids_file(Path(picks))), *map(str, read_ids_file(Path("rest.csv")))]
+    assert len(set(every)) == 12
+
+
+def test_a_file_with_a_single_number_is_not_a_pool(tmp_path):
+    np.save(tmp_path / "f.npy", 3.0)
+    with pytest.raises(BadInput, match="it holds a single number"):
+        labelwise.select("k_center", 1, features=tmp_path / "f.npy")
+
+
 def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
     path = tmp_path / "picks.csv"
     path.write_text("weight,id\n1.5,8\n2.5,9\n")
@@ -152,6 +201,7 @@ def test_a_line_that_is_no_pick_is_refused(tmp_path: Path, text, message):
 
 def test_a_table_without_ids_is_refused(tmp_path: Path):
     pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.table({"item": [1, 2]}), tmp_path / "a.parquet")

@@ -102,7 +102,7 @@ class Inner(nn.Linear):
         (nn.Sequential(nn.Linear(4, 6), Inner()), r"is that of .* and .*; name the head, one of"),
         (
             nn.Sequential(nn.Flatten(), nn.Identity()),
-            "no linear layer; name the head, one of: none",
+            "has no layer nn.Linear",
         ),
     ],
     ids=["softmax", "in place", "sum of two", "two at once", "none"],

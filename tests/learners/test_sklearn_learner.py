@@ -279,6 +279,25 @@ def test_labels_of_one_class_are_refused():
 
 
 @pytest.mark.parametrize(
+    ("inputs", "targets", "said"),
+    [
+        (IMAGES[:4], [0, 1, 0], "one target per item; got 4 items, 3 targets"),
+        (IMAGES[:0], [], "one target per item; got 0 items, 0 targets"),
+        (IMAGES[:3], [0.0, 1.0, np.nan], "LogisticRegression refused the data: Input y contains"),
+        (np.full((3, 2), np.nan), [0, 1, 0], "LogisticRegression refused the data: Input X"),
+    ],
+)
+def test_data_that_the_estimator_refuses_is_an_error_in_one_line(inputs, targets, said):
+    with pytest.raises(BadInput, match=said) as caught:
+        SklearnLearner(LogisticRegression()).fit(inputs, targets)
+    assert "\n" not in str(caught.value)
+    learner = trained(LogisticRegression(), IMAGES[:50], DIGITS[:50])
+    for call in (learner.predict, lambda rows: learner.represent(rows, ["probabilities"])):
+        with pytest.raises(BadInput, match="X has 3 features, but"):
+            call(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
     ("seed", "message"),
     [
         (-1, "seed must be 0 or more; got -1"),

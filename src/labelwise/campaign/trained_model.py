@@ -30,7 +30,7 @@ from labelwise.campaign.folder.ingest import read_feature_rows
 from labelwise.campaign.project import Project, make_campaign_learner
 from labelwise.encoders.encoding import encode
 from labelwise.encoders.tfidf import TfidfEncoder
-from labelwise.errors import BadInput, UnknownName
+from labelwise.errors import BadInput, UnknownName, first_line
 from labelwise.files import JsonObject, read_json, write_json
 from labelwise.learner import Label, Learner
 from labelwise.learners.committee import ColumnLearner, Committee
@@ -40,6 +40,8 @@ from labelwise.media.images import read_images
 from labelwise.media.tables import (
     ARRAYS,
     TABLES,
+    Columns,
+    convert_table,
     join_texts,
     read_keys,
     read_table,
@@ -126,8 +128,9 @@ class TrainedModel:
         """Inputs of the model for new items.
 
         Args:
-            items: paths of images, texts, or rows of numbers like those of the campaign; or the
-                path of a folder of images, of a table with the campaign's columns, or of an array.
+            items: paths of images, texts, or rows of numbers like those of the campaign; a table
+                in memory (pandas, polars, pyarrow, a list of mappings) with the campaign's columns,
+                by name; or the path of a folder of images, of such a table, or of an array.
         """
         return self.encode_values(read_values(self.description, items)[1])
 
@@ -148,7 +151,10 @@ class TrainedModel:
                 return TfidfEncoder.load(embedding).encode_batch(values)
             values = encode(values, f"st:{description.embedding}")
         scale = self._load_scale()
-        rows = np.asarray(values, dtype=np.float64)
+        try:
+            rows = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"the model reads rows of numbers ({first_line(error)})") from error
         if rows.ndim != 2 or rows.shape[1] != scale.mean.shape[1]:
             raise BadInput(
                 f"the model reads {scale.mean.shape[1]} numbers per item; got {rows.shape}"
@@ -338,6 +344,13 @@ def read_item_keys(
 def read_values(description: CampaignDescription, items: Any) -> tuple[list[str], Any]:
     """Names and values of new items: paths of images, texts, or rows of numbers."""
     if not isinstance(items, str | Path):
+        table, columns = convert_table(items), {*description.text, *description.columns}
+        if table is not None and columns:
+            unnamed = all(name.isdigit() for name in table) and not columns <= set(table)
+            if not unnamed:
+                return _read_columns(description, "the table", table)
+        if not hasattr(items, "__iter__"):
+            raise BadInput(f"the model reads a list of items or a table; got {items!r:.60}")
         values = items if hasattr(items, "ndim") else list(items)
         named = description.kind != "numbers" and not description.features
         return [str(v) if named else str(n) for n, v in enumerate(values)], values
@@ -352,18 +365,24 @@ def read_values(description: CampaignDescription, items: Any) -> tuple[list[str]
         rows = read_feature_rows(path)
         return [str(number) for number in range(len(rows))], rows
     if suffix in TABLES and (description.text or description.columns):
-        table = read_table(path)
-        for name in (*description.text, *description.columns):
-            if name not in table:
-                raise BadInput(f"{path} has no column {name!r}; it has {', '.join(table)}")
-        if description.text:
-            texts = join_texts(table, description.text)
-            return texts, texts
-        rows = description.table_columns.convert(path, table, description.columns)
-        return [str(number) for number in range(len(rows))], rows
+        return _read_columns(description, path, read_table(path))
     if images and path.is_file():
         return [path.name], [path]
     wanted = "a folder of images" if images else "a .npy file of features"
     if not description.features and (description.text or description.columns):
         wanted = "a table with the columns of the campaign"
     raise BadInput(f"the model cannot read {path}; give {wanted}")
+
+
+def _read_columns(
+    description: CampaignDescription, path: Path | str, table: Columns
+) -> tuple[list[str], Any]:
+    """Names and values of the rows of a table with the campaign's columns."""
+    for name in (*description.text, *description.columns):
+        if name not in table:
+            raise BadInput(f"{path} has no column {name!r}; it has {', '.join(table)}")
+    if description.text:
+        texts = join_texts(table, description.text)
+        return texts, texts
+    rows = description.table_columns.convert(path, table, description.columns)
+    return [str(number) for number in range(len(rows))], rows

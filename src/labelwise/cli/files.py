@@ -4,6 +4,7 @@ import inspect
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args
@@ -18,6 +19,7 @@ from labelwise.pool.sources.parquet import import_pyarrow
 if TYPE_CHECKING:
     from labelwise.arrays import HostArray
     from labelwise.pool.blocks import LocalShards, Progress
+    from labelwise.pool.ids import FileKeys
     from labelwise.pool.rows import Rows
     from labelwise.selection.result import Selection
     from labelwise.strategy import Strategy
@@ -107,8 +109,10 @@ def open_pool_files(
     labelled: Path | None = None,
     id_column: str | None = None,
     progress: "Progress | None" = None,
-) -> "tuple[LocalShards, Rows | None, float | None]":
-    """Open the candidates as blocks, the rows of labelled items, and the rank tolerance.
+) -> "tuple[LocalShards, Rows | None, float | None, list[Any] | None]":
+    """Open the candidates as blocks, the rows of labelled items, the rank tolerance, and the keys.
+
+    The keys are None if the ids are whole numbers.
 
     The tolerance is None unless the features are stored in half precision, whose rounding errors
     would otherwise count as directions.
@@ -125,12 +129,13 @@ def open_pool_files(
     features = sources["features"]
     parts = features if isinstance(features, list) else [features]
     coarsest = max(source.precision for source in parts)
-    index = IdIndex(pool.resolve_ids(sources)[0])
-    taken = None if labelled is None else read_ids_file(labelled, id_column)
+    known, own = pool.resolve_ids(sources)
+    index = IdIndex(known)
+    taken = None if labelled is None else read_ids_file(labelled, id_column).match(own)
     shards, rows = open_shards(
         sources, ids=index, labelled=encode_labelled(taken, index.ids)[0], progress=progress
     )
-    return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
+    return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1), own
 
 
 def load_array_file(path: Path | None, name: str) -> "HostArray | None":
@@ -171,12 +176,23 @@ def read_picks_file(path: Path) -> "Selection":
     return Selection(ids, numbers, keys=keys)
 
 
-def read_ids_file(path: Path, column: str | None = None) -> list[int] | list[str]:
+def match_picks(picks: "Selection", keys: list[Any] | None) -> "Selection":
+    """Picks read from a file, with the keys of the pool that the file writes as texts."""
+    from labelwise.pool.ids import FileKeys, encode_keys
+
+    if keys is None:
+        return picks
+    found = FileKeys(picks.columns()["id"]).match(keys)
+    return replace(picks, ids=encode_keys(found, "picks")[0], keys=found)
+
+
+def read_ids_file(path: Path, column: str | None = None) -> "FileKeys":
     """Read ids from a text file with one per line, or from a table with a column ``id``.
 
     ``column`` names another column; a table without it may have ``id``, as files of picks do.
 
-    They are whole numbers if the first one is, otherwise texts.
+    They are whole numbers if the first one is and none has leading zeros; otherwise texts, or
+    values of other types as a Parquet file has them.
     """
     return _parse_id_keys(_read_id_rows(path, column), path)
 
@@ -204,15 +220,21 @@ def _read_id_rows(path: Path, column: str | None = None) -> list[Mapping[str, An
     return [{"id": line} for line in lines if line.strip()]
 
 
-def _parse_id_keys(rows: Sequence[Mapping[str, Any]], path: Path) -> list[int] | list[str]:
-    keys = [str(row["id"]).strip() for row in rows]
-    numbers = bool(keys) and re.fullmatch(r"[+-]?\d+", keys[0]) is not None
-    pattern, words = (r"[+-]?\d+", "a whole number") if numbers else (r".+", "a text")
-    for number, (row, key) in enumerate(zip(rows, keys, strict=True), 1):
-        scalar = isinstance(row["id"], str | int) and not isinstance(row["id"], bool)
-        if not scalar or not re.fullmatch(pattern, key):
-            raise BadInput(f"id {number} in {path} must be {words}; got {key!r}")
-    return [int(key) for key in keys] if numbers else keys
+def _parse_id_keys(rows: Sequence[Mapping[str, Any]], path: Path) -> "FileKeys":
+    from labelwise.pool.ids import FileKeys
+
+    texts = [str(row["id"]).strip() for row in rows]
+    padded = any(re.fullmatch(r"[+-]?0\d+", text) for text in texts)
+    numbers = bool(texts) and not padded and re.fullmatch(r"[+-]?\d+", texts[0]) is not None
+    pattern, words = (r"[+-]?\d+", "a whole number") if numbers else (r"(?s:.+)", "a text")
+    keys = FileKeys()
+    for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
+        value = row["id"]
+        scalar = value is not None and not isinstance(value, bool | list | dict)
+        if not scalar or not re.fullmatch(pattern, text):
+            raise BadInput(f"id {number} in {path} must be {words}; got {text!r}")
+        keys.append(int(text) if numbers else text if isinstance(value, str | int) else value)
+    return keys
 
 
 def _parse_pick_weight(value: Any, path: Path) -> float | None:

@@ -18,6 +18,7 @@ from labelwise.cli.files import (
     check_output_file,
     collect_given_files,
     load_array_file,
+    match_picks,
     open_pool_files,
     read_ids_file,
     read_picks_file,
@@ -74,7 +75,7 @@ def plan_labels(
     given = collect_given_files(features=features)
     names = [Path(file).name for file in features]
     with show_progress() as progress:
-        shards, _, rtol = open_pool_files(
+        shards, _, rtol, _ = open_pool_files(
             given, labelled=labelled, id_column=id_column, progress=progress
         )
         found = plan(shards, error=error, p=p, rtol=rtol)
@@ -183,9 +184,10 @@ def explain_picks(
     given_labels = load_array_file(labels, "labels")
     files = collect_given_files(features=features, probabilities=probabilities)
     with show_progress() as progress:
-        shards, rows, rtol = open_pool_files(
+        shards, rows, rtol, keys = open_pool_files(
             files, ids=ids, labelled=labelled, id_column=id_column, progress=progress
         )
+        chosen = match_picks(chosen, keys)
         own, rows = _split_explained_labels(given_labels, ids, labelled, len(chosen), shards, rows)
         found = explain(
             chosen,

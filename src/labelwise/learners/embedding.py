@@ -18,6 +18,9 @@ from labelwise.files import load_npz
 
 Arrays = NDArray[Any]
 
+LARGEST = 1e100
+"""Largest absolute value whose square, summed over many rows, is far from overflow."""
+
 _BLOCK_BYTES = 1 << 26
 
 

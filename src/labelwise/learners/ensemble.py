@@ -29,7 +29,7 @@ from labelwise.learners.network import call_module, call_with_features, get_line
 from labelwise.learners.network_reader import derive_predictions, full_precision
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.stacked_training import NetworkStack, can_stack, train_together
-from labelwise.learners.torch_learner import TorchLearner, TrainingStart
+from labelwise.learners.torch_learner import TorchLearner, TrainingStart, check_factory
 from labelwise.learners.training import (
     TrainingOutcome,
     autocast_context,
@@ -107,6 +107,7 @@ class EnsembleLearner(TorchLearner):
         """
         if isinstance(members, bool) or not isinstance(members, int) or members < 2:
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
+        check_factory(make_module)
         if "pseudo" in options:
             raise BadInput("an ensemble gives no gradients, so pseudo has no meaning; leave it out")
         super().__init__(self._make_ensemble_module, **options)

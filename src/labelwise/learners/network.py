@@ -81,6 +81,11 @@ def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
             raise BadInput(f"the head must be a linear layer; {name!r} is {kind}, linear: {listed}")
         return name
     last = _find_output_layers(module, layers, batch)
+    if not layers:
+        raise BadInput(
+            "the module has no layer nn.Linear that could be its head; compute features and logits "
+            "with it and give them to labelwise.select"
+        )
     if len(last) != 1:
         found = " and ".join(last) or "no linear layer"
         raise BadInput(

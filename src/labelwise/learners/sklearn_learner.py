@@ -3,7 +3,8 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from labelwise.arrays import Array, HostArray
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, LabelwiseError, first_line
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.weights import convert_rows, scale_to_mean_one
 
@@ -137,6 +138,10 @@ class SklearnLearner:
         """
         estimator = self._make_estimator()
         seed = check_seed(seed, below=2**32)
+        if len(targets) != _count_rows(inputs) or not len(targets):
+            raise BadInput(
+                f"give one target per item; got {_count_rows(inputs)} items, {len(targets)} targets"
+            )
         if is_classifier(_get_last_estimator(estimator)):
             _check_estimator_classes(np.asarray(targets))
         states = [name for name in estimator.get_params() if name.endswith("random_state")]
@@ -149,7 +154,8 @@ class SklearnLearner:
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
-            estimator.fit(inputs, targets, **extra)
+            with _name_estimator_error(estimator):
+                estimator.fit(inputs, targets, **extra)
         unfinished = _reissue_sklearn_warnings(caught)
         seconds = time.perf_counter() - begin
         self._estimator = estimator
@@ -164,27 +170,24 @@ class SklearnLearner:
 
     def predict(self, inputs: Array) -> Array:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
-        return self.estimator.predict(inputs)
+        with _name_estimator_error(self.estimator):
+            return self.estimator.predict(inputs)
 
     def predict_proba(self, inputs: Array) -> Array:
         """The trained classifier's probabilities, ``(n, K)``."""
-        return self.estimator.predict_proba(inputs)
+        with _name_estimator_error(self.estimator):
+            return self.estimator.predict_proba(inputs)
 
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations of the inputs, in one pass over them."""
         last = _get_last_estimator(self.estimator)
-        check_names(
-            names, _list_estimator_representations(last), f"a learner around {type(last).__name__}"
-        )
-        given = (
-            self.estimator[:-1].transform(inputs)
-            if _is_sklearn_pipeline(self.estimator)
-            else inputs
-        )
-        if isinstance(last, MLPClassifier | MLPRegressor):
-            found = _represent_by_perceptron(last, given, names)
-        else:
-            found = _represent_by_estimator(last, given, names)
+        check_names(names, _list_estimator_representations(last), f"a learner around {type(last).__name__}")
+        with _name_estimator_error(self.estimator):
+            given = self.estimator[:-1].transform(inputs) if _is_sklearn_pipeline(self.estimator) else inputs
+            if isinstance(last, MLPClassifier | MLPRegressor):
+                found = _represent_by_perceptron(last, given, names)
+            else:
+                found = _represent_by_estimator(last, given, names)
         if "features" in names and self._features is not None:
             found["features"] = self._features(self.estimator, inputs)
         return {name: found[name] for name in names}
@@ -201,6 +204,23 @@ def _make_estimator_factory(estimator: EstimatorSource) -> Callable[[], BaseEsti
         )
     make: Callable[[], BaseEstimator] = estimator
     return make
+
+
+def _count_rows(inputs: Array) -> int:
+    shape = getattr(inputs, "shape", None)
+    return shape[0] if shape else len(inputs)
+
+
+@contextmanager
+def _name_estimator_error(estimator: Any) -> Iterator[None]:
+    """Say in one line why an estimator refused its inputs."""
+    try:
+        yield
+    except LabelwiseError:
+        raise
+    except ValueError as error:
+        name = type(_get_last_estimator(estimator)).__name__
+        raise BadInput(f"{name} refused the data: {first_line(error)}") from error
 
 
 def _check_estimator_classes(targets: HostArray) -> None:

@@ -158,12 +158,7 @@ class TorchLearner(NetworkReader, EstimatorMethods):
             amp=amp,
             weighting=weighting,
         )
-        if isinstance(make_module, nn.Module) or not callable(make_module):
-            raise BadInput(
-                "make_module must be a function that makes a new module at every call, such as "
-                f"lambda: nn.Linear(4, 2); got {type(make_module).__name__} (labelwise.represent "
-                "takes a trained module)"
-            )
+        check_factory(make_module)
         is_held_out = isinstance(validation, tuple) or bool(validation)
         if patience is not None and monitor.startswith("validation") and not is_held_out:
             raise BadInput(
@@ -341,3 +336,13 @@ class TorchLearner(NetworkReader, EstimatorMethods):
                 "call, freeze it, or set warm_start=True"
             )
         return module.to(self._device)
+
+
+def check_factory(make_module: object) -> None:
+    """Reject a module, or anything else that is not a function that makes one."""
+    if isinstance(make_module, nn.Module) or not callable(make_module):
+        raise BadInput(
+            "make_module must be a function that makes a new module at every call, such as "
+            f"lambda: nn.Linear(4, 2); got {type(make_module).__name__} (labelwise.represent "
+            "takes a trained module)"
+        )

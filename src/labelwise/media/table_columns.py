@@ -62,7 +62,9 @@ class TableColumns:
                 fills[name] = float(np.median(convert_numeric_column(path, name, known)))
         return cls(categories, fills)
 
-    def convert(self, path: Path, table: Columns, names: Sequence[str]) -> NDArray[np.float64]:
+    def convert(
+        self, path: Path | str, table: Columns, names: Sequence[str]
+    ) -> NDArray[np.float64]:
         """The named columns as ``(n, d)`` numbers."""
         parts: list[NDArray[Any]] = []
         for name in names:

@@ -49,6 +49,36 @@ def read_table(path: Path) -> Columns:
     return table
 
 
+def convert_table(items: Any) -> Columns | None:
+    """Columns of a table in memory; None for anything else.
+
+    A table is one of pandas, polars, pyarrow or Hugging Face, a mapping of columns, or a list of
+    mappings. Missing values become None.
+    """
+    if isinstance(items, list | tuple) and items and isinstance(items[0], Mapping):
+        if not all(isinstance(row, Mapping) for row in items):
+            raise BadInput("the list has mappings and other values; give one mapping per item")
+        return {name: [row.get(name) for row in items] for row in items for name in row}
+    if hasattr(items, "notna") and hasattr(items, "columns"):  # pandas
+        known = items.astype(object).where(items.notna(), None)
+        return {str(name): _to_list(known.iloc[:, n]) for n, name in enumerate(items.columns)}
+    if hasattr(items, "to_pydict"):  # pyarrow
+        items = items.to_pydict()
+    elif hasattr(items, "get_column"):  # polars
+        items = items.to_dict(as_series=False)
+    elif hasattr(items, "column_names") and hasattr(items, "to_dict"):  # Hugging Face
+        items = items.to_dict()
+    if not isinstance(items, Mapping):
+        return None
+    return {str(name): _to_list(values) for name, values in items.items()}
+
+
+def _to_list(values: Any) -> list[Any]:
+    """The values as Python values; arrays within them become lists."""
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return [value.tolist() if hasattr(value, "tolist") else value for value in listed]
+
+
 def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
     """Map the array of a .npy file, or read the arrays of a .npz file by name."""
     if not path.is_file():
@@ -103,7 +133,9 @@ def is_numeric(values: Sequence[Any]) -> bool:
     return bool(known) and (lists or all(parse_number(value) is not None for value in known))
 
 
-def convert_numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
+def convert_numeric_column(
+    path: Path | str, name: str, values: Sequence[Any]
+) -> NDArray[np.float64]:
     """Convert a column to ``(n, 1)`` numbers, or a column of lists of d to ``(n, d)``."""
     missing = sum(map(is_blank, values))
     if missing:
@@ -289,10 +321,10 @@ def _read_jsonl_table(path: Path) -> Columns:
 def _read_parquet_table(path: Path) -> Columns:
     pa, pq = import_pyarrow("reading .parquet")
     try:
+        names = pq.read_schema(path).names
+        if len(set(names)) < len(names):
+            raise BadInput(f"{path} has two columns of the same name: {', '.join(names)}")
         table = pq.read_table(path)
     except pa.ArrowException as error:
         raise BadInput(f"{path} is not a Parquet file ({error})") from error
-    names = table.column_names
-    if len(set(names)) < len(names):
-        raise BadInput(f"{path} has two columns of the same name: {', '.join(names)}")
-    return {name: table.column(name).to_pylist() for name in names}
+    return {name: table.column(name).to_pylist() for name in table.column_names}

@@ -1,7 +1,8 @@
 """Item ids: keys of any scalar type as int64, and the positions of items by id.
 
-Whole numbers are ids as they are. Any other key (text, bytes, fraction, UUID, date or time) becomes
-a stable 63-bit hash, so that noise, ties and samples do not depend on the order of the rows.
+Whole numbers of 64 bits are ids as they are. Any other key (text, bytes, fraction, UUID, date or
+time) becomes a stable 63-bit hash, so that noise, ties and samples do not depend on the order of
+the rows.
 """
 
 import math
@@ -9,6 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any
@@ -20,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from labelwise.arrays import Ids, Positions, to_numpy
 from labelwise.errors import BadInput, UnknownName, first_line
 
-EXPECTED = "numbers (whole ones below 2**63), texts, UUIDs or dates"
+EXPECTED = "numbers, texts, UUIDs or dates"
 Key = Any  # A key of an item as the user gave it: any scalar but NaN and None
 Keys = Any  # Several keys: a list, an array or a pandas column
 
@@ -38,8 +40,8 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
     """
     if isinstance(keys, np.ma.MaskedArray):
         raise BadInput(f"{what} are a masked array; fill its masked entries in, or leave them out")
-    if isinstance(keys, list | tuple) and any(isinstance(key, str | bytes) for key in keys):
-        given = np.empty(len(keys), dtype=object)  # np.asarray would turn numbers into texts
+    if isinstance(keys, list | tuple) and any(map(_is_changed_by_numpy, keys)):
+        given = np.empty(len(keys), dtype=object)
         given[:] = keys
     else:
         try:
@@ -54,23 +56,33 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
         wrong = (ids != given) | ((given > 0) != (ids > 0))  # too large a number wraps around
         if not wrong.any():
             return ids, None
-        if given.dtype.kind != "f":
-            raise BadInput(f"{what} must be {EXPECTED}; got {given[wrong][0]}")
     listed = list(given) if given.dtype.kind == "M" else given.tolist()
     ids = np.fromiter((_encode_key(key, what) for key in listed), np.int64, len(listed))
-    return ids, (None if all(isinstance(key, int) for key in listed) else listed)
+    unchanged = all(isinstance(key, int) and key == i for key, i in zip(listed, ids, strict=True))
+    return ids, (None if unchanged else listed)
+
+
+def _is_changed_by_numpy(key: Key) -> bool:
+    """Whether `np.asarray` of a mixed list may turn numbers into texts, or round this number."""
+    return isinstance(key, str | bytes) or (isinstance(key, int) and abs(key) >= 2**63)
 
 
 def _encode_key(key: Key, what: str) -> int:
     """Return a whole number as it is, and the 63-bit hash of any other key."""
     if isinstance(key, float) and key.is_integer():
         key = int(key)
+    if isinstance(key, Decimal) and key.is_finite():  # keys of databases
+        key = int(key) if key == key.to_integral_value() else key.normalize()
     if isinstance(key, int | np.integer) and -(2**63) <= key < 2**63:
         return int(key)
     if isinstance(key, str):
         text = b"str:" + key.encode(errors="surrogatepass")  # names of files may hold any bytes
     elif isinstance(key, bytes):
         text = b"bytes:" + key
+    elif isinstance(key, int):  # 2**63 or more, such as a hash
+        text = f"int:{key}".encode()
+    elif isinstance(key, Decimal) and key.is_finite():
+        text = f"decimal:{key}".encode()
     elif isinstance(key, float) and math.isfinite(key):
         text = b"float:" + struct.pack("<d", key)
     elif isinstance(key, UUID):
@@ -139,6 +151,21 @@ def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list
         shown = ids[row] if listed is None else listed[row]
         raise BadInput(f"labelled names item {shown} {counts.max()} times; give each item once")
     return ids, listed
+
+
+class FileKeys(list[Key]):
+    """Keys read from a file, which may write dates, fractions and other keys as texts.
+
+    >>> FileKeys(["2024-05-01", 7]).match([date(2024, 5, 1), "7"])
+    [datetime.date(2024, 5, 1), '7']
+    """
+
+    def match(self, keys: list[Key] | None) -> list[Key]:
+        """The keys of the pool that are written like these; unknown ones stay as they are."""
+        if keys is None:
+            return [int(key) if isinstance(key, str) and key.isdecimal() else key for key in self]
+        known = {str(key).strip(): key for key in keys}
+        return [known.get(str(key), key) for key in self]
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from labelwise.kernels.calibration import softmax
 from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Spill, open_shards
-from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, encode_labelled
+from labelwise.pool.ids import FileKeys, IdIndex, Key, Keys, RowNumbers, encode_labelled
 from labelwise.pool.pool import Pool
 from labelwise.pool.representations import (
     convert_rows,
@@ -147,7 +147,10 @@ class SelectionRequest:
             raise BadInput(f"{self.strategy.name} needs a pool: give features, or ids")
         ids, self._keys = self.pool.resolve_ids(self.sources)
         self._index = IdIndex(ids)
-        self._taken, self._labelled_keys = encode_labelled(self.labelled, ids)
+        labelled = self.labelled
+        if isinstance(labelled, FileKeys):
+            labelled = labelled.match(self._keys)
+        self._taken, self._labelled_keys = encode_labelled(labelled, ids)
         left = len(ids) - len(self._taken)
         try:
             rows = self._index.find_positions(self._taken)

@@ -195,7 +195,9 @@ def _save_parquet(table: Table, path: Path) -> None:
     pyarrow, parquet = import_pyarrow("writing .parquet")
     ids = table["id"]
     kinds = {type(key) for key in ids}
-    if len(kinds) > 1 or not all(isinstance(key, int | float | str | bytes | date) for key in ids):
+    plain = all(isinstance(key, int | float | str | bytes | date) for key in ids)
+    large = kinds == {int} and any(abs(key) >= 2**63 for key in ids)
+    if len(kinds) > 1 or not plain or large:
         table = {**table, "id": [str(key) for key in ids]}
     schema = pyarrow.schema(
         [

@@ -351,6 +351,8 @@ def test_progress_is_told_once_an_epoch():
 def test_what_an_ensemble_has_not_is_refused():
     with pytest.raises(BadInput, match="members must be a whole number, 2 or more; got 1"):
         EnsembleLearner(network, members=1)
+    with pytest.raises(BadInput, match=r"make_module must be a function .*; got list"):
+        EnsembleLearner([network(), network()])
     with pytest.raises(BadInput, match="an ensemble gives no gradients"):
         EnsembleLearner(network, pseudo="sample")
     with pytest.raises(TypeError, match="epoch"):

@@ -40,7 +40,7 @@ from labelwise.encoders.registry import AUTO, TEXT_HINT
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput
 from labelwise.files import load_npy, lock_file, write_atomically
-from labelwise.learners.embedding import Standardizer
+from labelwise.learners.embedding import LARGEST, Standardizer
 from labelwise.media.images import SIDE, find_image_format, read_images
 from labelwise.media.tables import ARRAYS, find_input_array, load_arrays
 from labelwise.pool.blocks import Progress
@@ -419,6 +419,8 @@ def read_feature_rows(path: Path) -> HostArray:
         if wrong.any():
             row = part.start + int(wrong.argmax())
             raise BadInput(f"{path} has NaN or infinite numbers, first in row {row}; replace them")
+        if float(np.abs(rows[part]).max()) > LARGEST:
+            raise BadInput(f"{path} has numbers beyond {LARGEST:.0e}; scale them")
     return rows
 
 

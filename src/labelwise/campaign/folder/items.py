@@ -191,7 +191,7 @@ class _JsonLines:
         held, starts = self._held, self._starts
         try:
             line: Json = json.loads(held[int(starts[number]) : int(starts[number + 1])])
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, IndexError):  # no line break: no line
             line = None
         if not isinstance(line, dict) or line.pop("id", None) != number:
             raise BadInput(

@@ -14,6 +14,7 @@ import numpy as np
 
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject, to_json
+from labelwise.learners.embedding import LARGEST
 from labelwise.media.folders import find_images
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
@@ -158,7 +159,9 @@ def _is_prose_column(values: Sequence[object]) -> bool:
 def _find_row_problem(entry: JsonObject, value: Any) -> str:
     """The problem with a row, or an empty text."""
     if "text" not in entry:
-        return "" if np.isfinite(value).all() else "an infinite number"
+        if not np.isfinite(value).all():
+            return "an infinite number"
+        return "" if (np.abs(value) <= LARGEST).all() else f"a number beyond {LARGEST:.0e}"
     if not entry["text"].strip():
         return "an empty text"
     try:

@@ -145,7 +145,9 @@ class NpySource:
         try:
             check_npy_magic(path)
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
-            if min(whole.shape, default=0) < 0:
+            if not whole.shape:
+                raise ValueError("it holds a single number")
+            if min(whole.shape) < 0:
                 raise ValueError(f"its header states the shape {whole.shape}")
         except ARRAY_ERRORS as error:
             raise BadInput(
