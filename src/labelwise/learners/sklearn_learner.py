@@ -181,9 +181,15 @@ class SklearnLearner:
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations of the inputs, in one pass over them."""
         last = _get_last_estimator(self.estimator)
-        check_names(names, _list_estimator_representations(last), f"a learner around {type(last).__name__}")
+        check_names(
+            names, _list_estimator_representations(last), f"a learner around {type(last).__name__}"
+        )
         with _name_estimator_error(self.estimator):
-            given = self.estimator[:-1].transform(inputs) if _is_sklearn_pipeline(self.estimator) else inputs
+            given = (
+                self.estimator[:-1].transform(inputs)
+                if _is_sklearn_pipeline(self.estimator)
+                else inputs
+            )
             if isinstance(last, MLPClassifier | MLPRegressor):
                 found = _represent_by_perceptron(last, given, names)
             else:
