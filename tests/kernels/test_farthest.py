@@ -59,6 +59,7 @@ def test_matches_the_slow_version_in_many_small_steps(fetch, monkeypatch):
         "FETCH_COST": fetch,
     }.items():
         monkeypatch.setattr(block_scores, name, value)
+    monkeypatch.setattr(block_scores, "HOT_ROWS", 4)
     rows = make_features(300, 6, 1).astype(np.float32)
     assert farthest_first(rows, 100).tolist() == slow_farthest_first(rows, 100)
 

@@ -38,6 +38,7 @@ twice as many next, and so on."""
 READ_COST, FETCH_COST = 32, 128
 """Reading a row in a pass, or on its own, costs as much as counting this many picks in it."""
 MOST_TIES = 256  # Tied rows that a block proposes at most
+HOT_ROWS, HOT_SHARE = 256, 32  # Proposals that count every pick at once: at least 256, or one in 32
 
 
 @dataclass
@@ -257,38 +258,82 @@ def propose_rows(shard: Shard, strategy: GreedyStrategy, plan: Plan, threshold: 
 
 
 class CandidateWindow:
-    """The proposals of all blocks, from which picks are made on the host."""
+    """The proposals of all blocks, from which picks are made on the host.
+
+    Hot rows, those with the highest bounds, count every pick at once. ``_cold`` bounds the others,
+    of which row ``i`` has counted the first ``_seen[i]`` picks.
+    """
 
     def __init__(self, parts: list[Proposal], strategy: GreedyStrategy, plan: Plan) -> None:
         """Join the proposals."""
-        self._strategy = strategy
         self._outside = max(part.outside for part in parts)
         parts = [part for part in parts if len(part.ids)] or parts[:1]
         self.ids = np.concatenate([part.ids for part in parts])
         self.rows = join_rows([part.rows for part in parts])
         states = [part.state._asdict() for part in parts]
         self._state = type(parts[0].state)(**join_rows(states))
-        self._open = np.ones(len(self.ids), dtype=bool)
-        self._scores, self._slack = self._score_window(plan)
+        slack = np.concatenate([part.slack for part in parts])
+        self._upper = np.concatenate([part.scores for part in parts]) + slack
+        self._seen = np.zeros(len(self.ids), dtype=np.int64)
+        self._picked = GrowingRows()
+        self._strategy, self._size = strategy, max(HOT_ROWS, len(self.ids) // HOT_SHARE)
+        self._hot_state: BlockState = None
+        self._choose_hot_rows(plan)
 
-    def find_contenders(self) -> tuple[NDArray[np.intp], Floats] | None:
+    def find_contenders(self, plan: Plan) -> tuple[NDArray[np.intp], Floats] | None:
         """The rows that may be best, and their scores; None if a row outside may be better."""
-        best = (self._scores - self._slack).max(initial=-np.inf)
-        if best <= self._outside:
-            return None
-        ties = np.flatnonzero(self._scores + self._slack >= best)
-        return ties, self._scores[ties]
+        while True:
+            best = (self._scores - self._slack).max(initial=-np.inf)
+            if best == self._cold == -np.inf:
+                return None
+            if best <= self._cold:
+                self._store_hot_rows()
+                if not self._choose_hot_rows(plan):  # more ties than hot rows
+                    self._size *= 2
+                    self._choose_hot_rows(plan)
+            elif best <= self._outside:
+                return None
+            else:
+                ties = np.flatnonzero(self._scores + self._slack >= best)
+                return self._hot[ties], self._scores[ties]
 
     def remove_row(self, winner: int) -> ArrayDict:
         """Mark a row as picked; its representations are returned."""
-        self._open[winner] = False
+        self._upper[winner] = -np.inf
         return take_rows(self.rows, np.array([winner]))
 
     def count_pick(self, row: Rows, plan: Plan) -> None:
-        """Count a pick in all rows."""
-        self._state = self._strategy.add(self._state, self.rows, row, plan)
-        self._scores, self._slack = self._score_window(plan)
+        """Count a pick in all hot rows."""
+        self._picked.append(row)
+        self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, row, plan)
+        self._score_hot_rows(plan)
 
-    def _score_window(self, plan: Plan) -> tuple[Floats, Floats]:
-        scores, slack = score_rows(self._strategy, self._state, plan, lambda: self.ids)
-        return np.where(self._open, scores, -np.inf), slack
+    def _score_hot_rows(self, plan: Plan) -> None:
+        scores, self._slack = score_rows(
+            self._strategy, self._hot_state, plan, lambda: self.ids[self._hot]
+        )
+        self._scores = np.where(self._upper[self._hot] == -np.inf, -np.inf, scores)
+
+    def _choose_hot_rows(self, plan: Plan) -> bool:
+        """Choose the rows with the highest bounds; whether any of them had to be updated."""
+        self._hot, self._cold = np.arange(len(self.ids)), -np.inf
+        if self._size < len(self.ids):
+            order = np.argpartition(-self._upper, self._size)
+            self._hot, self._cold = order[: self._size], float(self._upper[order[self._size]])
+        self._hot = self._hot[self._upper[self._hot] > -np.inf]
+        self._hot_rows = take_rows(self.rows, self._hot)
+        self._hot_state = take_block_state(self._state, self._hot)
+        first = int(self._seen[self._hot].min(initial=len(self._picked)))
+        stale = first < len(self._picked)
+        if stale:
+            new = self._picked.since(first)
+            self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, new, plan)
+        self._score_hot_rows(plan)
+        return stale
+
+    def _store_hot_rows(self) -> None:
+        """Write the state and scores of the hot rows back among the others."""
+        put_block_state(self._state, self._hot, self._hot_state)
+        taken = self._upper[self._hot] == -np.inf
+        self._upper[self._hot] = np.where(taken, -np.inf, self._scores + self._slack)
+        self._seen[self._hot] = len(self._picked)

@@ -283,7 +283,7 @@ class GreedyLoop:
     def _pick_from_window(self, window: CandidateWindow) -> None:
         """Pick from the proposals while the best one certainly beats all other rows."""
         while len(self.ids) < self.budget:
-            found = window.find_contenders()
+            found = window.find_contenders(self.plan)
             if found is None:
                 return
             ties, scores = found
