@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labelwise.arrays import comparable, largest
 from labelwise.errors import BadInput
+from labelwise.kernels.loop import picking
 from labelwise.kernels.loop.picking import pick
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.ids import RowNumbers
@@ -108,3 +110,26 @@ def test_a_score_that_is_not_a_number_is_refused_with_its_item():
 def test_refuses_what_is_no_strategy():
     with pytest.raises(BadInput, match="'badge' is not a score, greedy or pass strategy"):
         pick("badge", pool(), None, 1, seed=0)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    levels=st.sampled_from([1, 2, 40, 10**6]),
+    count=st.integers(1, 9),
+    sign=st.sampled_from([-1.0, 1.0]),
+)
+def test_no_item_that_could_be_picked_is_put_aside(seed, levels, count, sign):
+    rng = np.random.default_rng(seed)
+    scores = (
+        sign * rng.integers(0, levels, 400) * (1 + 1e-12 * rng.random(400))
+    )  # ties but for 1e-12
+    scores[rng.random(400) < 0.02] = np.inf
+    ids = rng.permutation(400)
+    few = np.arange(400)[picking._find_highest_scores(scores, count)]
+    kept = ids[few][largest(comparable(scores[few]), count, ids[few])]
+    assert kept.tolist() == ids[largest(comparable(scores), count, ids)].tolist()
+
+
+def test_most_items_are_put_aside():
+    scores = np.random.default_rng(0).random(100_000)
+    assert len(picking._find_highest_scores(scores, 1_000)) < 4_000

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit, urlunsplit
 
 from labelwise.errors import (
     BadInput,
@@ -44,7 +44,8 @@ MAX_FILE_BYTES = 64 << 20
 MAX_REDIRECTS = 5
 
 _RETRIED = (429, 500, 502, 503, 504)
-_CLOUD_SCHEMES = ("s3", "gs", "azure-blob")
+_REDIRECTS = (301, 302, 303, 307, 308)
+_WEB_SCHEMES, _CLOUD_SCHEMES = ("http", "https"), ("s3", "gs", "azure-blob")
 
 
 class LabelStudioFailed(LabelwiseError):
@@ -249,7 +250,7 @@ class LabelStudioClient:
         if parts.scheme in _CLOUD_SCHEMES and task is not None:
             code = base64.urlsafe_b64encode(address.encode()).decode()
             return self._download_address(f"{self.url}/tasks/{task}/resolve/?fileuri={code}", limit)
-        if parts.scheme in ("http", "https") and parts.hostname:
+        if parts.scheme in _WEB_SCHEMES and parts.hostname:
             return self._download_address(address, limit)
         if not parts.scheme and not parts.netloc and address.startswith("/"):
             prefix = urlsplit(self.url).path  # a server below a path may repeat it in addresses
@@ -260,21 +261,23 @@ class LabelStudioClient:
 
     def _download_address(self, address: str, limit: int) -> bytes:
         """Download a file; redirects are followed, without the token to other servers."""
-        try:
-            body = self._send_request("GET", address, limit=limit, follow_redirects=True)
-        except ErrorResponse as error:
-            raise BadInput(f"{shorten_foreign(address)} answers {error.status}") from None
-        except ServerUnreachable as error:
-            if error.origin == self._origin:
-                raise
-            raise BadInput(str(error).partition(";")[0]) from None
-        except httpx.TooManyRedirects:
-            raise BadInput(
-                f"{shorten_foreign(address)} redirects more than {MAX_REDIRECTS} times"
-            ) from None
-        if len(body) > limit:
-            raise BadInput(f"{shorten_foreign(address)} is longer than {limit:,} bytes")
-        return body
+        target = address
+        for _ in range(MAX_REDIRECTS + 1):
+            try:
+                body = self._send_request("GET", target, limit=limit)
+            except ErrorResponse as error:
+                target = urljoin(target, error.location)
+                if error.status not in _REDIRECTS or urlsplit(target).scheme not in _WEB_SCHEMES:
+                    raise BadInput(f"{shorten_foreign(address)} answers {error.status}") from None
+            except ServerUnreachable as error:
+                if error.origin == self._origin:
+                    raise
+                raise BadInput(str(error).partition(";")[0]) from None
+            else:
+                if len(body) > limit:
+                    raise BadInput(f"{shorten_foreign(address)} is longer than {limit:,} bytes")
+                return body
+        raise BadInput(f"{shorten_foreign(address)} redirects more than {MAX_REDIRECTS} times")
 
     @cached_property
     def _http(self) -> httpx.Client:
@@ -283,7 +286,7 @@ class LabelStudioClient:
             f"all://{host}": None for host in ("localhost", "127.0.0.1", "[::1]")
         }
         limits = httpx.Limits(max_keepalive_connections=0)  # an idle one may break a later POST
-        return httpx.Client(mounts=direct, limits=limits, max_redirects=MAX_REDIRECTS)
+        return httpx.Client(mounts=direct, limits=limits)  # it follows no redirects
 
     def _send_request(
         self,
@@ -312,8 +315,6 @@ class LabelStudioClient:
                     location = response.headers.get("Location", "")
                     raise ErrorResponse(response.status_code, bytes(body[:2000]), location)
                 return bytes(body)
-        except httpx.TooManyRedirects:
-            raise
         except httpx.RequestError as error:
             raise ServerUnreachable(error.request.url, error) from None
         except (httpx.InvalidURL, httpx.HTTPError, ImportError, OSError) as error:
@@ -367,7 +368,7 @@ def normalize_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url.strip())
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in _WEB_SCHEMES and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
     if not valid:

@@ -20,6 +20,7 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import os
 import re
 import secrets
 import socket
@@ -163,16 +164,20 @@ MOST_DELAYED = 3  # Tokens that wait at the same time; this limits the guesses p
 
 def read_server_key(home: Path) -> bytes:
     """The campaign's secret, made at the first call; cookies stay valid after a restart."""
-    path, key = home / "web.key", secrets.token_bytes(32)
+    path = home / "web.key"
     try:
-        path.touch(0o600, exist_ok=False)
-        path.write_bytes(key)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        key = path.read_bytes()
+        for _ in range(50):  # another server may be writing it
+            if len(key := path.read_bytes()) == 32:
+                return key
+            time.sleep(0.02)
+        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one") from None
     except OSError:  # a folder without write access: valid until the server ends
-        return key
-    if len(key) != 32:
-        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one")
+        return secrets.token_bytes(32)
+    with os.fdopen(descriptor, "wb") as file:
+        key = secrets.token_bytes(32)
+        file.write(key)
     return key
 
 

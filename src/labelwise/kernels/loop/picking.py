@@ -46,6 +46,8 @@ from labelwise.strategy import (
     Strategy,
 )
 
+SAMPLED_SCORE = 16
+"""Every 16th score estimates the threshold of a block with many more items than picks."""
 LEAST_ROWS, ROWS_SHARE, MOST_ROWS = 1 << 11, 200, 1 << 16
 """A batch of picks is made from one in 200 rows, within these limits."""
 SAMPLED_ROW, SAMPLE_SIZE = 64, 1 << 12
@@ -127,7 +129,22 @@ def _score_items_of_block(
         raise BadInput(
             f"strategy {strategy.name!r} scored item {shard.ids[wrong][0]} as NaN; check its rows"
         )
-    return BestItems(budget, (shard.ids,), (scores,)).merge_pieces()
+    few = np.arange(len(scores))
+    if len(scores) > SAMPLED_SCORE * budget:
+        few = _find_highest_scores(scores, budget)
+    found = BestItems(budget, (shard.ids_at(few),), (scores[few],))
+    return found.merge_pieces() if len(few) > budget else found
+
+
+def _find_highest_scores(scores: Floats, count: int) -> NDArray[np.intp]:
+    """Positions that could be among the ``count`` largest scores, by the threshold of a sample."""
+    some = scores[::SAMPLED_SCORE]
+    place = max(len(some) - 2 * count // SAMPLED_SCORE - 16, 0)
+    guess = np.partition(some, place)[place]
+    with np.errstate(invalid="ignore"):  # infinite scores
+        threshold = comparable(guess) - 2.0**-29 * abs(guess)  # keeps scores that round to a tie
+    few = np.flatnonzero(scores >= threshold)
+    return few if np.count_nonzero(scores[few] >= guess) >= count else np.arange(len(scores))
 
 
 # Greedy strategies.

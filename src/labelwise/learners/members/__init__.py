@@ -10,22 +10,6 @@ versions:
 `DropoutMembers`      the network with fixed dropout masks
 `SnapshotMembers`     the network at the ends of its later epochs
 ====================  ==========================================================================
-
-Example:
-    >>> import numpy as np
-    >>> from torch import nn
-    >>> from labelwise import TorchLearner
-    >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
-    >>> targets = (inputs[:, 0] > 0).astype(int)
-    >>> layers = lambda: (nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
-    >>> make = lambda: nn.Sequential(*layers())
-    >>> for kind in (LaplaceMembers, VariationalMembers, DropoutMembers):
-    ...     learner = TorchLearner(make, epochs=5, members=kind(count=9))
-    ...     report = learner.fit(inputs, targets, seed=0)
-    ...     learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
-    (60, 9, 2)
-    (60, 9, 2)
-    (60, 9, 2)
 """
 
 from labelwise.learners.members.base import Members

@@ -39,6 +39,21 @@ class DropoutMembers(Members):
     ``nn.Dropout`` and ``nn.AlphaDropout`` drop single units, ``nn.Dropout1d`` to ``3d`` and
     ``nn.FeatureAlphaDropout`` whole channels. Layers with p = 0 are ignored. Shorter sequences use
     the beginning of the mask.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> from labelwise.learners.torch_learner import TorchLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> def make():
+        ...     return nn.Sequential(
+        ...         nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 2)
+        ...     )
+        >>> learner = TorchLearner(make, epochs=10, members=DropoutMembers(count=8))
+        >>> report = learner.fit(inputs, targets, seed=0)
+        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
+        (60, 8, 2)
     """
 
     def __init__(self, *, count: int = 20) -> None:

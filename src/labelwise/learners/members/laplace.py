@@ -95,6 +95,21 @@ class LaplaceMembers(Members):
     """Draws of the last layer from its Laplace posterior.
 
     The likelihood is softmax for classes and Gaussian for a regression.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> from labelwise.learners.torch_learner import TorchLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> members = LaplaceMembers(count=30)
+        >>> learner = TorchLearner(make, epochs=10, members=members)
+        >>> report = learner.fit(inputs, targets, seed=0)
+        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
+        (60, 30, 2)
+        >>> tuple(members.posterior.covariance().shape)  # 2 classes, 8 features and a bias
+        (18, 18)
     """
 
     def __init__(

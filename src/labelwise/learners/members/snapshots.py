@@ -27,7 +27,24 @@ State = Mapping[str, Tensor]
 
 
 class SnapshotMembers(Members):
-    """The network at the ends of its later epochs; `count` is known after training."""
+    """The network at the ends of its later epochs; `count` is known after training.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> import labelwise
+        >>> from labelwise.learners.torch_learner import TorchLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> learner = TorchLearner(make, epochs=20, members=SnapshotMembers())
+        >>> report = learner.fit(inputs[:20], targets[:20], seed=0)
+        >>> votes = learner.represent(inputs, ["member_votes"])["member_votes"]
+        >>> votes.shape
+        (60, 10)
+        >>> len(labelwise.select("disagreement", 5, member_votes=votes, seed=0).ids)
+        5
+    """
 
     def __init__(self, *, last: int | None = None) -> None:
         """Keep this many ``last`` epochs instead of the later half, which bounds memory."""

@@ -116,7 +116,22 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
 
 
 class VariationalMembers(Members):
-    """Draws from a variational last layer."""
+    """Draws from a variational last layer.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> from labelwise.learners.torch_learner import TorchLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> learner = TorchLearner(make, epochs=20, members=VariationalMembers(count=30))
+        >>> report = learner.fit(inputs, targets, seed=0)
+        >>> learner.represent(inputs, ["member_probabilities"])["member_probabilities"].shape
+        (60, 30, 2)
+        >>> type(learner.head).__name__
+        'VariationalLinear'
+    """
 
     def __init__(
         self,
