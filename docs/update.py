@@ -4,7 +4,7 @@ Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->, <!-- savings -->,
-    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle or table,
+    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle, unseen or table,
     <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or another form of
     FORMS, <!-- papers FORM KEY -->
 
@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,7 @@ def _frozen(form: str, *names: str) -> str:
         "summary": format_summary,
         "needed": format_needed,
         "oracle": format_oracle,
+        "unseen": partial(format_oracle, oracle="oracle (unseen=True)"),
     }
     if form in forms:
         return forms[form](found)

@@ -10,11 +10,13 @@ setting          meaning
 ``share``        share of the items in the sub-pool of a seed; ``Protocol.pool`` limits their number
 ``test_share``   draw new test items for every seed, stratified by class or value
 ``tail``         ratio of the largest to the smallest class; classes are thinned to that
-``oracle``       ``proposers`` and ``proposals`` of the entrant called ``oracle``
+``oracle``       ``proposers`` and ``proposals`` of the entrant called ``oracle``; with its option
+                 ``unseen`` it chooses on half of the test items and is measured on the other half
 ===============  ==================================================================================
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -78,13 +80,15 @@ def play_frozen(
 
     `draw_pool` draws the items of the seed from ``items``.
     """
-    pool = draw_pool(protocol, seed, items)
+    seen = pool = draw_pool(protocol, seed, items)
+    if entrant.strategy == ORACLE and entrant.options.get("unseen"):
+        seen, pool = halve_test_items(pool, seed)
     make_learner = partial(make_head, {**protocol.learner, **entrant.learner}, pool)
     reset_process_memory()
     bought = buy_labels(
         pool,
         make_learner,
-        make_chooser(protocol, entrant, pool, make_learner),
+        make_chooser(protocol, entrant, seen, make_learner),
         batch=protocol.batch,
         rounds=protocol.rounds + 1,
         seed=seed,
@@ -244,6 +248,16 @@ def draw_pool(protocol: Protocol, seed: int, items: LabelledPool) -> LabelledPoo
         items.test_targets,
         items.classes,
     )
+
+
+def halve_test_items(pool: LabelledPool, seed: int) -> tuple[LabelledPool, LabelledPool]:
+    """The pool twice, each time with another half of the test items."""
+    order = np.random.default_rng([seed, SPLIT, 1]).permutation(len(pool.test_targets))
+    first, second = (
+        replace(pool, test_inputs=pool.test_inputs[half], test_targets=pool.test_targets[half])
+        for half in (order[::2], order[1::2])
+    )
+    return first, second
 
 
 def split_items(items: LabelledPool, share: float, rng: np.random.Generator) -> LabelledPool:
