@@ -8,11 +8,11 @@ variant         change
 ==============  ====================================================================================
 half            weights ``(1 + u) / 2``
 trust           weights ``e + (1 - e) u``; ``e`` is the share of wrong predictions out of fold
-balanced        weights ``(1 + u) / 2``, divided by the square root of the labels of the target's class
+balanced        as half, divided by the square root of the number of labels of the target's class
 typical         weights times the squared mean similarity of a target to its 20 nearest targets
 narrow          the power of the cosine rises until labelled items cover a typical target by half
 power 2         the cosine is squared
-refined         candidates are those that ten strategies pick from random halves, four times in a row
+refined         candidates are what ten strategies pick from random halves, four times in a row
 ==============  ====================================================================================
 """
 
