@@ -44,6 +44,7 @@ def read_jobs(path):
 def work(jobs, lines):
     """Play runs from one queue and put the lines of each into another."""
     from frozen_peers import PEERS, play_peer
+    from frozen_variants import VARIANTS, play_variant
     from threadpoolctl import threadpool_limits
 
     from labelwise.benchmark.results import format_result_line
@@ -60,6 +61,8 @@ def work(jobs, lines):
         try:
             if entrant.strategy in PEERS:
                 played = play_peer(protocol, entrant, seed)
+            elif entrant.strategy in VARIANTS:
+                played = play_variant(protocol, entrant, seed)
             else:
                 played = study_frozen(protocol, entrant, seed, None)
             found = [format_result_line(line) for line in played]

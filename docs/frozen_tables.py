@@ -181,23 +181,23 @@ def format_needed(experiments: Sequence[ExperimentRuns]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_oracle(experiments: Sequence[ExperimentRuns]) -> str:
-    """Gains over random of the oracle and of strategies, on the oracle's seeds, with shares.
+def format_oracle(experiments: Sequence[ExperimentRuns], oracle: str = ORACLE) -> str:
+    """Gains over random of an oracle and of strategies, on the oracle's seeds, with shares.
 
     Points of accuracy over the whole curve; in brackets, per cent of the oracle's gain. The last
     row has the means of the gains and their ratio.
     """
     shown = (DEFAULT[False], *COVERING, *FROZEN_BASELINES[:0:-1])
     lines = [
-        f"| data | seeds | `{ORACLE}` | {' | '.join(f'`{name}`' for name in shown)} |",
+        f"| data | seeds | `{oracle}` | {' | '.join(f'`{name}`' for name in shown)} |",
         f"|---|---|---|{'---|' * len(shown)}",
     ]
     rows = []
     for own in experiments:
-        present = [name for name in (BASELINE, ORACLE, *shown) if name in own.strategies]
+        present = [name for name in (BASELINE, oracle, *shown) if name in own.strategies]
         shared = find_shared_seeds(own, *present)
         means = {name: 100 * float(own.curves(name)[shared].mean()) for name in present}
-        gains = [means.get(name, np.nan) - means[BASELINE] for name in (ORACLE, *shown)]
+        gains = [means.get(name, np.nan) - means[BASELINE] for name in (oracle, *shown)]
         rows.append(gains)
         name = own.name.removeprefix("frozen-")
         lines.append(f"| {name} | {shared.sum()} | {_format_shares(gains)} |")

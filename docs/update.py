@@ -4,7 +4,7 @@ Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->, <!-- savings -->,
-    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle or table,
+    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle, unseen or table,
     <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or another form of
     FORMS, <!-- papers FORM KEY -->
 
@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +198,7 @@ def _frozen(form: str, *names: str) -> str:
         "summary": frozen_tables.format_summary,
         "needed": frozen_tables.format_needed,
         "oracle": frozen_tables.format_oracle,
+        "unseen": partial(frozen_tables.format_oracle, oracle="oracle (unseen=True)"),
     }
     return forms[form](found)
 

@@ -166,7 +166,7 @@ def test_only_files_from_the_net_are_fetched(twin, client, tmp_path):
         with pytest.raises(BadInput, match="cannot fetch"):
             client.download(address)
     fail(twin, "GET", "/data/away", 302, answer=f"file://{tmp_path}/secret".encode())
-    with pytest.raises(BadInput, match="cannot reach file:"):
+    with pytest.raises(BadInput, match="answers 302"):
         client.download("/data/away")
 
 
@@ -257,3 +257,11 @@ def test_a_circle_of_redirects_ends(twin, client):
     fail(twin, "GET", "/data/a", 302, times=99, answer=twin.url.encode() + b"/data/a")
     with pytest.raises(BadInput, match="redirects more than 5 times"):
         client.download("/data/a")
+
+
+def test_a_personal_token_is_exchanged_with_its_own_server_alone(twin, other):
+    personal = LabelStudioClient(twin.url, "aaa.bbb.ccc")
+    fail(twin, "POST", "/api/token/refresh/", 307, answer=f"{other.url}/refresh".encode())
+    with pytest.raises(BadInput, match="answers 307"):
+        personal.download("/data/upload/5/a.png")
+    assert not other.headers

@@ -10,11 +10,13 @@ setting          meaning
 ``share``        share of the items in the sub-pool of a seed; ``Protocol.pool`` limits their number
 ``test_share``   draw new test items for every seed, stratified by class or value
 ``tail``         ratio of the largest to the smallest class; classes are thinned to that
-``oracle``       ``proposers`` and ``proposals`` of the entrant called ``oracle``
+``oracle``       ``proposers`` and ``proposals`` of the entrant called ``oracle``; with its option
+                 ``unseen`` it chooses on half of the test items and is measured on the other half
 ===============  ==================================================================================
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -79,13 +81,15 @@ def run_frozen_experiment(
 
     `draw_frozen_pool` draws the items of the seed from ``items``.
     """
-    pool = draw_frozen_pool(protocol, seed, items)
+    seen = pool = draw_frozen_pool(protocol, seed, items)
+    if entrant.strategy == ORACLE and entrant.options.get("unseen"):
+        seen, pool = halve_test_items(pool, seed)
     make_learner = partial(make_frozen_head, {**protocol.learner, **entrant.learner}, pool)
     reset_process_memory()
     bought = buy_label_batches(
         pool,
         make_learner,
-        make_chooser(protocol, entrant, pool, make_learner),
+        make_chooser(protocol, entrant, seen, make_learner),
         batch=protocol.batch,
         rounds=protocol.rounds + 1,
         seed=seed,
@@ -245,6 +249,16 @@ def draw_frozen_pool(protocol: Protocol, seed: int, items: LabelledPool) -> Labe
         items.test_targets,
         items.classes,
     )
+
+
+def halve_test_items(pool: LabelledPool, seed: int) -> tuple[LabelledPool, LabelledPool]:
+    """The pool twice, each time with another half of the test items."""
+    order = np.random.default_rng([seed, SPLIT, 1]).permutation(len(pool.test_targets))
+    first, second = (
+        replace(pool, test_inputs=pool.test_inputs[half], test_targets=pool.test_targets[half])
+        for half in (order[::2], order[1::2])
+    )
+    return first, second
 
 
 def split_frozen_items(items: LabelledPool, share: float, rng: np.random.Generator) -> LabelledPool:

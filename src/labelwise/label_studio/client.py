@@ -91,7 +91,7 @@ class LabelStudioToken(httpx.Auth):
         refresh = {"refresh": self._token}
         answer = yield httpx.Request("POST", f"{self._url}/api/token/refresh/", json=refresh)
         if answer.status_code >= 300:
-            raise ErrorResponse(answer.status_code, b"", answer.headers.get("Location", ""))
+            raise ErrorResponse(answer.status_code, b"", "")
         self._access = str(json.loads(answer.read())["access"])
         request.headers["Authorization"] = f"Bearer {self._access}"
         yield request

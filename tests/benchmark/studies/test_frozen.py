@@ -8,6 +8,7 @@ import pytest
 from labelwise.benchmark.frozen_run import (
     draw_frozen_pool,
     draw_stratified_items,
+    halve_test_items,
     make_frozen_head,
     thin_class_sizes,
 )
@@ -73,6 +74,15 @@ def test_a_long_tail_has_the_wanted_ratio_and_keeps_every_class():
     counts = np.sort(np.bincount(targets[kept], minlength=5))
     assert counts.tolist() == [2, 5, 14, 38, 100]
     assert len(set(kept.tolist())) == len(kept)
+
+
+def test_an_unseen_oracle_chooses_and_is_measured_on_different_test_items():
+    pool = draw(DIGITS, 3)
+    seen, unseen = halve_test_items(pool, 3)
+    both = np.concatenate([seen.test_inputs, unseen.test_inputs])
+    assert len(seen.test_targets) + len(unseen.test_targets) == len(pool.test_targets)
+    assert sorted(map(bytes, both)) == sorted(map(bytes, pool.test_inputs))
+    assert (seen.ids == pool.ids).all() and (unseen.targets == pool.targets).all()
 
 
 def test_a_head_with_duals_predicts_like_the_plain_head():
