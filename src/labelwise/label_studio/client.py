@@ -267,7 +267,8 @@ class LabelStudioClient:
                 body = self._send_request("GET", target, limit=limit)
             except ErrorResponse as error:
                 target = urljoin(target, error.location)
-                if error.status not in _REDIRECTS or urlsplit(target).scheme not in _WEB_SCHEMES:
+                web = error.location and urlsplit(target).scheme in _WEB_SCHEMES
+                if error.status not in _REDIRECTS or not web:
                     raise BadInput(f"{shorten_foreign(address)} answers {error.status}") from None
             except ServerUnreachable as error:
                 if error.origin == self._origin:
