@@ -165,6 +165,28 @@ def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def format_variants(experiments: Sequence[ExperimentRuns]) -> str:
+    """Mean differences to the default strategy over the whole curve, in points of accuracy.
+
+    Runs are paired by seed; in brackets, the number of pairs.
+    """
+    default = DEFAULT[False]
+    heads = [own.name.removeprefix("frozen-") for own in experiments]
+    lines = [f"| variant | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for name in dict.fromkeys(name for own in experiments for name in own.strategies):
+        cells = []
+        for own in experiments:
+            if name == default or name not in own.strategies:
+                cells.append("")
+                continue
+            shared = find_shared_seeds(own, name, default)
+            mine, theirs = (own.curves(each)[shared].mean() for each in (name, default))
+            cells.append(f"{100 * (mine - theirs):+.2f} ({shared.sum()})" if shared.any() else "")
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def format_needed(experiments: Sequence[ExperimentRuns]) -> str:
     """Labels that strategies need for what random reaches with all of its labels."""
     shown = (*FROZEN_BASELINES[1:], DEFAULT[False])
@@ -181,23 +203,23 @@ def format_needed(experiments: Sequence[ExperimentRuns]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_oracle(experiments: Sequence[ExperimentRuns], oracle: str = ORACLE) -> str:
-    """Gains over random of an oracle and of strategies, on the oracle's seeds, with shares.
+def format_oracle(experiments: Sequence[ExperimentRuns]) -> str:
+    """Gains over random of the oracle and of strategies, on the oracle's seeds, with shares.
 
     Points of accuracy over the whole curve; in brackets, per cent of the oracle's gain. The last
     row has the means of the gains and their ratio.
     """
     shown = (DEFAULT[False], *COVERING, *FROZEN_BASELINES[:0:-1])
     lines = [
-        f"| data | seeds | `{oracle}` | {' | '.join(f'`{name}`' for name in shown)} |",
+        f"| data | seeds | `{ORACLE}` | {' | '.join(f'`{name}`' for name in shown)} |",
         f"|---|---|---|{'---|' * len(shown)}",
     ]
     rows = []
     for own in experiments:
-        present = [name for name in (BASELINE, oracle, *shown) if name in own.strategies]
+        present = [name for name in (BASELINE, ORACLE, *shown) if name in own.strategies]
         shared = find_shared_seeds(own, *present)
         means = {name: 100 * float(own.curves(name)[shared].mean()) for name in present}
-        gains = [means.get(name, np.nan) - means[BASELINE] for name in (oracle, *shown)]
+        gains = [means.get(name, np.nan) - means[BASELINE] for name in (ORACLE, *shown)]
         rows.append(gains)
         name = own.name.removeprefix("frozen-")
         lines.append(f"| {name} | {shared.sum()} | {_format_shares(gains)} |")

@@ -4,7 +4,8 @@ Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->, <!-- savings -->,
-    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle, unseen or table,
+    <!-- frozen overview NAME NAME ... -->, the same with summary, needed, oracle, unseen, variants
+    or table,
     <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or another form of
     FORMS, <!-- papers FORM KEY -->
 
@@ -15,7 +16,6 @@ import re
 import sys
 import tempfile
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -189,7 +189,8 @@ def _savings() -> str:
 def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
-    paths = [folder / f"{name}{more}.jsonl.gz" for name in names for more in ("", ".others")]
+    more = {"unseen": ("", ".unseen"), "variants": ("-variants",)}.get(form, ("", ".others"))
+    paths = [folder / f"{name}{part}.jsonl.gz" for name in names for part in more]
     found = group_experiments(read_results(path for path in paths if path.is_file()))
     if form == "table":
         return "\n".join(map(frozen_tables.format_experiment, found))
@@ -198,7 +199,8 @@ def _frozen(form: str, *names: str) -> str:
         "summary": frozen_tables.format_summary,
         "needed": frozen_tables.format_needed,
         "oracle": frozen_tables.format_oracle,
-        "unseen": partial(frozen_tables.format_oracle, oracle="oracle (unseen=True)"),
+        "unseen": frozen_tables.format_oracle,
+        "variants": frozen_tables.format_variants,
     }
     return forms[form](found)
 
