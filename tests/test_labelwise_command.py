@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+import labelwise
+
 PROGRAM = """
 import signal
 signal.signal(signal.SIGINT, signal.{handler})
@@ -81,3 +83,9 @@ labelwise.cli.commands.run = work
     program = work + PROGRAM.format(handler="default_int_handler")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "in good order\n", "")
+
+
+def test_the_package_runs_as_the_command():
+    command = [sys.executable, "-m", "labelwise", "--version"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.split()[-1] == labelwise.__version__

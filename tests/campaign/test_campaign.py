@@ -8,7 +8,7 @@ import pytest
 
 import labelwise
 from labelwise.campaign.campaign import Campaign
-from labelwise.errors import BadInput, Conflict, UnknownName
+from labelwise.errors import BadInput, Conflict, LabelwiseError, UnknownName
 from labelwise.record import open_storage
 from labelwise.record.events import Asked
 from labelwise.record.storage import MemoryStorage
@@ -378,8 +378,14 @@ def test_asking_leaves_the_record_as_it_is_when_it_fails(memory):
     assert memory.length("toys") == length
 
 
-@pytest.mark.parametrize("item", [float("nan"), None, 2**70, -(2**64)])
-def test_ids_that_are_none_are_refused_in_words_where_any_item_is_taken(memory, item):
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        *((missing, r"ids must be numbers.* got") for missing in (float("nan"), None)),
+        *((large, "no item of the pool has id") for large in (2**70, -(2**64))),
+    ],
+)
+def test_ids_that_are_none_are_refused_in_words_where_any_item_is_taken(memory, item, said):
     campaign, _ = make_campaign(memory)
-    with pytest.raises(BadInput, match=r"ids must be numbers .* got"):
+    with pytest.raises(LabelwiseError, match=said):
         campaign.tell({item: 0}, anything=True)

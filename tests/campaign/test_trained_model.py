@@ -189,7 +189,8 @@ def test_tables_in_memory_are_read_by_the_names_of_their_columns(rows_campaign):
     np.testing.assert_array_equal(model.predict_proba(pandas.DataFrame(new)), wanted)
 
 
-def test_texts_and_categories_of_a_table_in_memory_are_read(tmp_path):
+def test_texts_and_categories_of_a_table_in_memory_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     texts = [f"{word} story {n}" for n, word in enumerate(["good", "bad"] * 12)]
     (tmp_path / "r.csv").write_text("review\n" + "\n".join(texts))
     project = Project.start(tmp_path / "r.csv", text=["review"], classes=["a", "b"], batch=12)
@@ -199,7 +200,8 @@ def test_texts_and_categories_of_a_table_in_memory_are_read(tmp_path):
         np.testing.assert_array_equal(model.predict_proba(table), model.predict_proba(texts))
 
 
-def test_rows_of_a_table_with_gaps_and_categories_equal_those_of_its_file(tmp_path):
+def test_rows_of_a_table_with_gaps_and_categories_equal_those_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     pandas = pytest.importorskip("pandas")
     numbers = [None if n % 5 == 0 else n / 3 for n in range(40)]
     table = pandas.DataFrame({"size": numbers, "kind": ["u", "v"] * 20})
