@@ -1,5 +1,7 @@
 """Labels and weights: what passes, what is refused, and how labels are held out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,15 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
+from labelwise.learners.inputs import as_items
 from labelwise.learners.labels import (
     check_targets,
     convert_targets,
     convert_weights,
-    select_label_weights,
     split_holdout,
 )
+from labelwise.learners.preparation import hold_out_items
+from labelwise.learners.training import LabelledItems
 
 
 @pytest.mark.parametrize(
@@ -115,11 +119,16 @@ def test_no_weights_are_ones():
     assert convert_weights(None, 3).tolist() == [1, 1, 1]
 
 
-def test_weights_of_a_part_have_mean_one_again():
-    weights = convert_weights([1.0, 3.0, 0.0, 4.0], 4)
-    assert select_label_weights(weights, np.array([1, 0]), "train on").tolist() == [1.5, 0.5]
-    with pytest.raises(BadInput, match="the items to hold out all have weight zero"):
-        select_label_weights(weights, np.array([2]), "hold out")
+def test_weights_of_training_items_and_holdout_have_mean_one_again():
+    weights = torch.arange(1.0, 41.0)
+    whole = LabelledItems(as_items(np.zeros((40, 2))), torch.arange(40) % 2, weights)
+    parts = hold_out_items(whole, True, 0.25, "cross_entropy", seed=0)
+    assert [len(part) for part in parts] == [30, 10]
+    for part in parts:
+        assert part.weights.mean() == pytest.approx(1.0)
+    with pytest.raises(BadInput, match="the items to train on all have weight zero"):
+        none = replace(whole, weights=torch.zeros(40))
+        hold_out_items(none, True, 0.25, "cross_entropy", seed=0)
 
 
 @pytest.mark.parametrize(
