@@ -9,6 +9,7 @@ variant         change
 half            weights ``(1 + u) / 2``
 trust           weights ``e + (1 - e) u``; ``e`` is the share of wrong predictions out of fold
 balanced        as half, divided by the square root of the number of labels of the target's class
+balanced u      the same with weights ``u`` instead of half
 typical         weights times the squared mean similarity of a target to its 20 nearest targets
 typical 1       the same without the square; likewise the powers 4 and 8, and 4 with power 2
 typical half    weights of half instead of ``u`` times the square
@@ -57,13 +58,23 @@ def weigh_by_trust(rows, uncertainty, chooser):
     return error + (1 - error) * uncertainty
 
 
-def weigh_balanced(rows, uncertainty, chooser):
-    """Targets of classes with few labels count more."""
+def measure_balance(rows, chooser):
+    """How few labels the classes of the targets have, ``(T,)``; about 1 for equal numbers."""
     if "logits" not in rows:
-        return weigh_half(rows, uncertainty, chooser)
+        return np.ones(len(rows["features"]))
     chances = softmax(np.asarray(rows["logits"], dtype=np.float64))
     counts = np.bincount(list(chooser.labels.values()), minlength=chances.shape[1]) + 1.0
-    return weigh_half(rows, uncertainty, chooser) * (chances @ np.sqrt(counts.mean() / counts))
+    return chances @ np.sqrt(counts.mean() / counts)
+
+
+def weigh_balanced(rows, uncertainty, chooser):
+    """Targets of classes with few labels count more."""
+    return uncertainty * measure_balance(rows, chooser)
+
+
+def weigh_balanced_half(rows, uncertainty, chooser):
+    """The same, and a sure target counts half as much as an unsure one."""
+    return weigh_half(rows, uncertainty, chooser) * measure_balance(rows, chooser)
 
 
 def measure_density(rows):
@@ -95,7 +106,8 @@ def keep_weights(rows, uncertainty, chooser):
 VARIANTS = {
     "half": (weigh_half, 1.0),
     "trust": (weigh_by_trust, 1.0),
-    "balanced": (weigh_balanced, 1.0),
+    "balanced": (weigh_balanced_half, 1.0),
+    "balanced u": (weigh_balanced, 1.0),
     "typical": (weigh_typical, 1.0),
     "typical 1": (partial(weigh_typical, exponent=1), 1.0),
     "typical 4": (partial(weigh_typical, exponent=4), 1.0),

@@ -40,7 +40,10 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
     """
     if isinstance(keys, np.ma.MaskedArray):
         raise BadInput(f"{what} are a masked array; fill its masked entries in, or leave them out")
-    if isinstance(keys, list | tuple) and any(map(_is_changed_by_numpy, keys)):
+    # NumPy turns the numbers of a mixed list into texts, and rounds numbers of 2^63 or more.
+    if isinstance(keys, list | tuple) and any(
+        isinstance(key, str | bytes) or (isinstance(key, int) and abs(key) >= 2**63) for key in keys
+    ):
         given = np.empty(len(keys), dtype=object)
         given[:] = keys
     else:
@@ -60,11 +63,6 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
     ids = np.fromiter((_encode_key(key, what) for key in listed), np.int64, len(listed))
     unchanged = all(isinstance(key, int) and key == i for key, i in zip(listed, ids, strict=True))
     return ids, (None if unchanged else listed)
-
-
-def _is_changed_by_numpy(key: Key) -> bool:
-    """Whether `np.asarray` of a mixed list may turn numbers into texts, or round this number."""
-    return isinstance(key, str | bytes) or (isinstance(key, int) and abs(key) >= 2**63)
 
 
 def _encode_key(key: Key, what: str) -> int:
