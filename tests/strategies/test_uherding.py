@@ -77,13 +77,13 @@ def test_the_temperature_is_fitted_out_of_fold():
     logits, targets = make_logits(12), np.arange(12) % 3
     history = trained(evaluate_out_of_fold=lambda: (logits, targets))
     fitted = calibrate_temperature(logits, targets)
-    assert get("uherding").adapt(history) == {"temperature": min(max(fitted, 1.0), 20.0)}
+    assert get("uherding").adapt(history)["temperature"] == min(max(fitted, 1.0), 20.0)
 
 
 def test_the_temperature_is_at_least_1():
     logits, targets = 0.1 * np.eye(3)[np.arange(12) % 3], np.arange(12) % 3
     history = trained(evaluate_out_of_fold=lambda: (logits, targets))
-    assert get("uherding").adapt(history) == {"temperature": 1.0}
+    assert get("uherding").adapt(history)["temperature"] == 1.0
 
 
 def test_the_holdout_serves_without_predictions_out_of_fold():
@@ -96,7 +96,51 @@ def test_the_holdout_serves_without_predictions_out_of_fold():
 @pytest.mark.parametrize("found", [None, (make_logits(5), np.arange(5) % 3)])
 def test_with_fewer_than_two_labels_a_class_weights_are_even(found):
     history = trained(evaluate_out_of_fold=lambda: found, evaluate_holdout=lambda: found)
-    assert get("uherding").adapt(history) == {"temperature": 20.0}
+    assert get("uherding").adapt(history)["temperature"] == 20.0
+
+
+def test_labels_of_classes_are_counted_out_of_fold():
+    logits, targets = make_logits(5), np.array([2, 0, 2, 2, 0])
+    history = trained(evaluate_out_of_fold=lambda: (logits, targets))
+    assert get("uherding").adapt(history)["label_counts"] == [2, 0, 3]
+    mine = trained(evaluate_out_of_fold=lambda: (logits, targets), options={"label_counts": None})
+    assert "label_counts" not in get("uherding").adapt(mine)
+    holdout = trained(evaluate_holdout=lambda: (logits, targets))
+    assert "label_counts" not in get("uherding").adapt(holdout)
+
+
+@pytest.mark.parametrize("name", ["logits", "probabilities"])
+def test_classes_with_few_labels_weigh_more(name):
+    features, logits, counts = make_features(200, 5), make_logits(200), [30, 0, 3]
+    chances = softmax(logits)
+    need = [
+        sum(p * np.sqrt((np.mean(counts) + 1) / (c + 1)) for p, c in zip(row, counts, strict=True))
+        for row in chances
+    ]
+    expected, gains = cover(features, 25, slow_uncertainty(chances) * need, (7, 90))
+    given = {"features": features, name: chances if name == "probabilities" else logits}
+    found = labelwise.select("uherding", 25, **given, labelled=[7, 90], label_counts=counts)
+    assert found.ids.tolist() == expected
+    np.testing.assert_allclose(found.scores, gains, rtol=0, atol=1e-12)
+
+
+def test_equal_numbers_of_labels_change_nothing():
+    given = {"features": make_features(100, 4), "logits": make_logits(100)}
+    plain, equal = (
+        labelwise.select("uherding", 9, **given, label_counts=counts).ids.tolist()
+        for counts in (None, [4, 4, 4])
+    )
+    assert plain == equal
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [([1, 2], "label_counts has 2 numbers"), ([1, -1, 0], "must be numbers of labels")],
+)
+def test_bad_numbers_of_labels_are_refused(counts, message):
+    given = {"features": make_features(20, 4), "logits": make_logits(20)}
+    with pytest.raises(labelwise.BadInput, match=message):
+        labelwise.select("uherding", 3, **given, label_counts=counts)
 
 
 def test_a_temperature_of_the_user_is_left_alone():
