@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, float64, to_numpy
+from labelwise.arrays import Floats, Ids, float64, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.kernels.checks import check_positive, is_number
@@ -136,12 +136,15 @@ def adapt_uherding(history: History) -> dict[str, Any]:
         logits, targets = found
         adapted["label_counts"] = np.bincount(targets, minlength=logits.shape[1]).tolist()
     if "temperature" not in history.options:
-        for evaluate in (lambda: found, history.evaluate_holdout):
-            held_out = evaluate()
-            if held_out is not None and len(held_out[1]) >= LABELS_PER_CLASS * held_out[0].shape[1]:
-                adapted["temperature"] = min(max(calibrate_temperature(*held_out), 1.0), UNKNOWING)
-                break
+        held_out = found if _has_enough_labels(found) else history.evaluate_holdout()
+        if held_out is not None and _has_enough_labels(held_out):
+            adapted["temperature"] = min(max(calibrate_temperature(*held_out), 1.0), UNKNOWING)
     return {name: value for name, value in adapted.items() if name not in history.options}
+
+
+def _has_enough_labels(held_out: tuple[Floats, Ids] | None) -> bool:
+    """Whether there are logits ``(m, K)`` of enough items to fit a temperature."""
+    return held_out is not None and len(held_out[1]) >= LABELS_PER_CLASS * held_out[0].shape[1]
 
 
 STRATEGY = PassStrategy(
