@@ -6,6 +6,7 @@ strategy itself, with the same kernels. With ``u`` the uncertainty of a target:
 ==============  ====================================================================================
 variant         change
 ==============  ====================================================================================
+plain           `uherding` without ``label_counts``; called uherding in the committed lines
 half            weights ``(1 + u) / 2``
 trust           weights ``e + (1 - e) u``; ``e`` is the share of wrong predictions out of fold
 balanced        as half, divided by the square root of the number of labels of the target's class
@@ -104,6 +105,7 @@ def keep_weights(rows, uncertainty, chooser):
 
 
 VARIANTS = {
+    "plain": (keep_weights, 1.0),
     "half": (weigh_half, 1.0),
     "trust": (weigh_by_trust, 1.0),
     "balanced": (weigh_balanced_half, 1.0),
@@ -134,7 +136,7 @@ class VariantChooser:
         self.labels, options = labels, {}
         if round_.trained:
             self.history = round_.make_history(self._past, labels)
-            options = adapt_options(get("uherding"), {}, self.history)
+            options = adapt_options(get("uherding"), {"label_counts": None}, self.history)
         candidates = self._propose(round_, labels, budget, seed) if self._refine else None
         return round_.select_batch(
             self._strategy,
@@ -157,6 +159,7 @@ class VariantChooser:
         radius=None,
         power=1.0,
         temperature=1.0,
+        label_counts=None,
     ):
         similarity = fit_kernel(shards, labelled, kernel, sigma, power)
 
